@@ -86,6 +86,7 @@ fn ports(
         snapshot_every: SNAPSHOT_EVERY,
         clock,
         steady: Steady::default(),
+        tails: Arc::default(),
     }
 }
 

@@ -110,7 +110,7 @@ pub use progress::Progress;
 pub use record::{
     AttemptCause, Body, Denial, Evidence, NewRecord, Parent, Record, RecordKind, Start, Started, WaitingFor,
 };
-pub use run::{Created, Follows, NewRun, RunFilter, RunStatus, RunSummary, Snapshot};
+pub use run::{Created, Follows, NewRun, Page, RunFilter, RunStatus, RunSummary, Snapshot};
 pub use signing::SigningKey;
 pub use spending::{Allowance, ReserveError};
 pub use sqlite::SqliteStore;

@@ -175,6 +175,22 @@ pub(crate) struct Existing {
     pub(crate) foreign: bool,
 }
 
+/// How much is read of a run at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Page {
+    /// Most records.
+    pub records: u32,
+    /// The bytes of bodies, as they are stored, after which no further record is read.
+    pub bytes: u64,
+}
+
+impl Default for Page {
+    /// 200 records, and no further one after 1 MiB.
+    fn default() -> Self {
+        Self { records: 200, bytes: 1 << 20 }
+    }
+}
+
 /// What came of creating a run.
 #[derive(Debug)]
 pub enum Created {

@@ -11,7 +11,7 @@ use crate::inbox::{Message, PostError};
 use crate::lease::Lease;
 use crate::owner::Owner;
 use crate::record::{NewRecord, Record};
-use crate::run::{Created, NewRun, RunFilter, RunSummary, Snapshot};
+use crate::run::{Created, NewRun, Page, RunFilter, RunSummary, Snapshot};
 use crate::spending::{Allowance, ReserveError};
 
 /// A journal of many runs.
@@ -127,6 +127,44 @@ pub trait Store: Send + Sync {
     /// When the run does not exist, a record or the entry is damaged, a record is of a newer release, or the storage
     /// fails.
     async fn read(&self, run: RunId, from: u64) -> Result<Vec<Record>, ReadError>;
+
+    /// Reads records from `from` on: as many as a page may have, and at least one if there is one. The page is verified as
+    /// by a [`read`](Self::read), but that nothing after it is looked at: it costs what it holds, however long the run is.
+    ///
+    /// # Errors
+    /// When the run does not exist, its entry or a record of the page is damaged, erased or of a newer release, or the
+    /// storage fails.
+    async fn page(&self, run: RunId, from: u64, page: Page) -> Result<Vec<Record>, ReadError> {
+        let mut records = self.read(run, from).await?;
+        records.truncate(page.records as usize);
+        Ok(records)
+    }
+
+    /// Returns the number of records of each of these runs that is there, in the order in which they are named. It is cheap:
+    /// nothing is verified.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    async fn heads(&self, runs: &[RunId]) -> Result<Vec<(RunId, u64)>, ReadError> {
+        let mut heads = Vec::with_capacity(runs.len());
+        for run in runs {
+            match self.summary(*run).await {
+                Ok(summary) => heads.push((*run, summary.records)),
+                Err(ReadError::UnknownRun { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(heads)
+    }
+
+    /// Returns a number that is another one whenever this process or another has changed the journal since it was asked
+    /// for. It may change without that, too. It is cheap, and waits for nobody.
+    ///
+    /// # Errors
+    /// When the storage fails, or cannot tell.
+    async fn version(&self) -> Result<u64, ReadError> {
+        Err(StorageError::unsupported().into())
+    }
 
     /// Reads a run's first record, `started`, and verifies it and the run's entry. It is cheap, however long the run is.
     ///

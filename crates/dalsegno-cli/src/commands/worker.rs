@@ -1,13 +1,13 @@
 //! `dalsegno worker`: goes on with runs that nobody performs.
 
 use dalsegno_runtime::{Engine, Look, RunEnd, WorkerEvent, WorkerOptions};
+use dalsegno_wire::end;
 use serde_json::json;
 
 use super::Context;
 use crate::args::{Format, WorkerArgs};
 use crate::error::Error;
 use crate::exit::Exit;
-use crate::render::document::end;
 use crate::render::failure;
 use crate::render::text::{count, short};
 use crate::signal::Signals;

@@ -23,6 +23,7 @@ use crate::observer::Observer;
 #[cfg(feature = "oauth")]
 use crate::secret_source::SecretSource;
 use crate::steady::Steady;
+use crate::tail::Tails;
 
 /// The pause before a release is tried again because the store could not be written.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -50,6 +51,8 @@ pub(crate) struct Ports {
     pub(crate) snapshot_every: u64,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) steady: Steady,
+    /// Who follows runs in this process.
+    pub(crate) tails: Arc<Tails>,
 }
 
 /// Where this process shows that it lives: claimed when it first owns a run, so that a process that only reads claims nothing.

@@ -44,7 +44,7 @@ use crate::lease::{Holds, Lease};
 use crate::owner::Owner;
 use crate::progress::Progress;
 use crate::record::{NewRecord, Record};
-use crate::run::{Created, NewRun, RunFilter, RunSummary, Snapshot};
+use crate::run::{Created, NewRun, Page, RunFilter, RunSummary, Snapshot};
 use crate::shares::Turn;
 use crate::snapshot::StoredSnapshot;
 use crate::spending::{Allowance, ReserveError};
@@ -260,6 +260,20 @@ impl Store for SqliteStore {
 
     async fn read(&self, run: RunId, from: u64) -> Result<Vec<Record>, ReadError> {
         self.readers.call(move |connection| read::records(connection, run, from)).await
+    }
+
+    async fn page(&self, run: RunId, from: u64, page: Page) -> Result<Vec<Record>, ReadError> {
+        self.readers.call(move |connection| read::page(connection, run, from, page)).await
+    }
+
+    async fn heads(&self, runs: &[RunId]) -> Result<Vec<(RunId, u64)>, ReadError> {
+        let runs = runs.to_vec();
+        self.readers.call(move |connection| read::heads(connection, &runs)).await
+    }
+
+    async fn version(&self) -> Result<u64, ReadError> {
+        let version = self.doorbell.version(&self.readers.path);
+        version.map_err(|error| StorageError::new(self.readers.path.to_str(), error).into())
     }
 
     async fn first(&self, run: RunId) -> Result<Record, ReadError> {

@@ -14,7 +14,7 @@ use crate::error::{Damage, Flaw, ReadError};
 use crate::origin::Foreign;
 use crate::owner::OwnerId;
 use crate::record::{Record, RecordKind};
-use crate::run::{FOUND_MAX, Progress, RunFilter, RunStatus, RunSummary, Snapshot, prefix_range};
+use crate::run::{FOUND_MAX, Page, Progress, RunFilter, RunStatus, RunSummary, Snapshot, prefix_range};
 use crate::snapshot::StoredSnapshot;
 use crate::waiting::WaitingSet;
 
@@ -24,6 +24,52 @@ type Result<T> = std::result::Result<T, Fault<ReadError>>;
 pub(super) fn records(connection: &Connection, run: RunId, from: u64) -> Result<Vec<Record>> {
     let entry = entry(connection, run)?;
     read(connection, run, &entry, from)
+}
+
+/// Reads as many records from `from` on as fit on a page, and verifies them and the run's seal.
+pub(super) fn page(connection: &Connection, run: RunId, from: u64, page: Page) -> Result<Vec<Record>> {
+    let entry = entry(connection, run)?;
+    if from >= entry.head.next_seq {
+        return Ok(Vec::new());
+    }
+    let previous = match from.checked_sub(1) {
+        None => Link::default(),
+        Some(seq) => link_of(connection, entry.id, seq)?
+            .ok_or(ReadError::Damaged(Damage { run, seq, what: Flaw::Missing, intact: seq }))
+            .map_err(Fault::Refused)?,
+    };
+    let mut verifier = Verifier::new(run, from, previous);
+    let (first, last) = rows::keys(entry.id, from);
+    let sql =
+        format!("SELECT {} FROM record WHERE key BETWEEN ?1 AND ?2 ORDER BY key LIMIT ?3", rows::COLUMNS);
+    let mut statement = connection.prepare_cached(&sql)?;
+    let mut rows = statement.query(params![first, last, page.records.max(1)])?;
+    let (mut records, mut bytes) = (Vec::new(), 0_u64);
+    while let Some(row) = rows.next()? {
+        let row = rows::load(connection, row)?.map_err(|flaw| Fault::Refused(verifier.damage(flaw)))?;
+        bytes = bytes.saturating_add(row.body.as_ref().map_or(0, |body| body.len() as u64));
+        records.push(verifier.check(&row).map_err(Fault::Refused)?);
+        if bytes >= page.bytes {
+            return Ok(records);
+        }
+    }
+    // Fewer records than there should be are a damage, and not the end.
+    let is_full = u32::try_from(records.len()).is_ok_and(|read| read == page.records.max(1));
+    if !is_full && verifier.next() < entry.head.next_seq {
+        return Err(Fault::Refused(verifier.damage(Flaw::Missing)));
+    }
+    Ok(records)
+}
+
+/// The number of records of each of these runs that is there.
+pub(super) fn heads(connection: &Connection, runs: &[RunId]) -> Result<Vec<(RunId, u64)>> {
+    let mut statement = connection.prepare_cached("SELECT next_seq FROM run WHERE run = ?1")?;
+    let mut heads = Vec::with_capacity(runs.len());
+    for run in runs {
+        let found: Option<i64> = statement.query_row([run.as_bytes()], |row| row.get(0)).optional()?;
+        heads.extend(found.map(|next| (*run, next.cast_unsigned())));
+    }
+    Ok(heads)
 }
 
 /// Reads a run's first record, and verifies its entry.

@@ -7,11 +7,11 @@ use dalsegno_store::{Body, NewRecord, Record, RecordKind};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::text;
+use crate::time;
 
 /// One record, as programs read it. The keys are a promise.
 #[derive(Debug, Serialize)]
-pub(crate) struct Event {
+pub struct Event {
     run_id: RunId,
     seq: u64,
     step: u64,
@@ -25,14 +25,14 @@ pub(crate) struct Event {
 
 impl Event {
     /// Says whether it belongs to this step.
-    pub(crate) fn is_of(&self, step: u64) -> bool {
+    pub fn is_of(&self, step: u64) -> bool {
         self.step == step
     }
 }
 
 /// A record, wherever it comes from.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Entry<'r> {
+pub struct Entry<'r> {
     seq: u64,
     at: Timestamp,
     operation: Option<OperationId>,
@@ -42,7 +42,7 @@ pub(crate) struct Entry<'r> {
 
 impl<'r> Entry<'r> {
     /// A record that was just appended at this place.
-    pub(crate) fn appended(seq: u64, record: &'r NewRecord) -> Self {
+    pub fn appended(seq: u64, record: &'r NewRecord) -> Self {
         let NewRecord { at, operation, parent, body, files: _ } = record;
         Self { seq, at: *at, operation: *operation, parent: *parent, body }
     }
@@ -57,7 +57,7 @@ impl<'r> From<&'r Record> for Entry<'r> {
 
 /// Turns records into events, in the order of the journal.
 #[derive(Debug)]
-pub(crate) struct Events {
+pub struct Events {
     run: RunId,
     steps: BTreeMap<OperationId, u64>,
     step: u64,
@@ -66,22 +66,22 @@ pub(crate) struct Events {
 
 impl Events {
     /// The events of a run, from its first record on.
-    pub(crate) fn new(run: RunId) -> Self {
+    pub fn new(run: RunId) -> Self {
         Self { run, steps: BTreeMap::new(), step: 0, next: 0 }
     }
 
     /// The run.
-    pub(crate) fn run(&self) -> RunId {
+    pub fn run(&self) -> RunId {
         self.run
     }
 
     /// The sequence number of the record that comes next.
-    pub(crate) fn next(&self) -> u64 {
+    pub fn next(&self) -> u64 {
         self.next
     }
 
     /// The event of a record; the step of an operation is known from its request.
-    pub(crate) fn event(&mut self, entry: Entry<'_>) -> Event {
+    pub fn event(&mut self, entry: Entry<'_>) -> Event {
         self.next = entry.seq + 1;
         if let (Body::Requested { step, .. }, Some(operation)) = (entry.body, entry.operation) {
             self.step = *step;
@@ -95,13 +95,13 @@ impl Events {
             kind: entry.body.kind(),
             operation: entry.operation,
             parent: entry.parent,
-            time: text::exact_time(entry.at),
+            time: time::exact(entry.at),
             data: data(entry.body),
         }
     }
 
     /// The events of a whole journal.
-    pub(crate) fn of(run: RunId, records: &[Record]) -> impl Iterator<Item = Event> {
+    pub fn of(run: RunId, records: &[Record]) -> impl Iterator<Item = Event> {
         let mut events = Self::new(run);
         records.iter().map(move |record| events.event(record.into()))
     }
