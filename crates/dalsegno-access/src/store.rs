@@ -176,6 +176,15 @@ impl KeyStore {
         }
     }
 
+    /// Says whether the key of an access is still good, `now` in milliseconds since the epoch. Where that cannot be read, it counts
+    /// as good: the next request tells.
+    pub fn is_active(&self, access: &Access, now: u64) -> bool {
+        match self.find(access.key()) {
+            Ok(found) => found.is_some_and(|stored| stored.entry.state(now) == KeyState::Active),
+            Err(_) => true,
+        }
+    }
+
     /// Says whether the use of a key is to be written down: about once a minute. Then [`used`](Self::used) does so.
     pub fn is_use_news(&self, access: &Access, now: u64) -> bool {
         let mut used = self.inner.used.lock().unwrap_or_else(PoisonError::into_inner);

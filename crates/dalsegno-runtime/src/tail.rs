@@ -44,7 +44,6 @@ pub enum Tailed {
 }
 
 /// A position in a run, and the way on from there.
-#[derive(Debug)]
 pub struct Tail {
     journal: Journal,
     run: RunId,
@@ -56,6 +55,12 @@ pub struct Tail {
     /// What a model says, and how much of it was handed out.
     heard: Vec<(Arc<Speech>, usize)>,
     tails: Arc<Tails>,
+}
+
+impl std::fmt::Debug for Tail {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tail").field("run", &self.run).field("next", &self.next).finish_non_exhaustive()
+    }
 }
 
 impl Engine {

@@ -61,13 +61,40 @@ pub struct Events {
     run: RunId,
     steps: BTreeMap<OperationId, u64>,
     step: u64,
+    /// The step of the latest request is known.
+    is_known: bool,
     next: u64,
 }
 
 impl Events {
     /// The events of a run, from its first record on.
     pub fn new(run: RunId) -> Self {
-        Self { run, steps: BTreeMap::new(), step: 0, next: 0 }
+        Self { run, steps: BTreeMap::new(), step: 0, is_known: true, next: 0 }
+    }
+
+    /// The events of a run from this sequence number on. What stands before is given to [`recall`](Self::recall), the latest
+    /// record first, until [`is_ready_for`](Self::is_ready_for) says that it is enough.
+    pub fn from(run: RunId, next: u64) -> Self {
+        Self { is_known: next == 0, next, ..Self::new(run) }
+    }
+
+    /// Says whether the step of a record is known.
+    pub fn is_ready_for(&self, record: &Record) -> bool {
+        match record.operation {
+            _ if matches!(record.body, Body::Requested { .. }) => true,
+            Some(operation) => self.steps.contains_key(&operation),
+            None => self.is_known,
+        }
+    }
+
+    /// Takes note of a record that stands before those that were given, and after those that will be.
+    pub fn recall(&mut self, record: &Record) {
+        if let (Body::Requested { step, .. }, Some(operation)) = (&record.body, record.operation) {
+            self.steps.entry(operation).or_insert(*step);
+            if !std::mem::replace(&mut self.is_known, true) {
+                self.step = *step;
+            }
+        }
     }
 
     /// The run.
@@ -84,7 +111,7 @@ impl Events {
     pub fn event(&mut self, entry: Entry<'_>) -> Event {
         self.next = entry.seq + 1;
         if let (Body::Requested { step, .. }, Some(operation)) = (entry.body, entry.operation) {
-            self.step = *step;
+            (self.step, self.is_known) = (*step, true);
             self.steps.insert(operation, *step);
         }
         let step = entry.operation.and_then(|operation| self.steps.get(&operation)).copied();

@@ -9,6 +9,8 @@ mod lineage;
 mod memory;
 mod runs;
 mod secret;
+#[cfg(feature = "serve")]
+mod serve;
 mod servers;
 mod setup;
 mod test;
@@ -40,6 +42,8 @@ pub(crate) use self::runs::{
 pub(crate) use self::secret::{
     SecretArgs, SecretListArgs, SecretPutArgs, SecretRemoveArgs, SecretRotateArgs, SecretVerb,
 };
+#[cfg(feature = "serve")]
+pub(crate) use self::serve::{KeyAddArgs, KeyArgs, KeyListArgs, KeyRevokeArgs, KeyVerb, ServeArgs};
 pub(crate) use self::servers::{ServersArgs, ServersCheckArgs, ServersVerb};
 pub(crate) use self::setup::{CheckArgs, CompletionsArgs, InitArgs, ManArgs, SchemaArgs, TemplateArg};
 pub(crate) use self::test::TestArgs;
@@ -155,6 +159,14 @@ pub(crate) enum Verb {
     /// Resume runs whose process died or whose timer is due
     #[command(after_help = upkeep::WORKER_EXAMPLES)]
     Worker(WorkerArgs),
+    /// Serve the agents over HTTP, and perform runs as a worker does
+    #[cfg(feature = "serve")]
+    #[command(after_help = serve::SERVE_EXAMPLES)]
+    Serve(ServeArgs),
+    /// Make, list and revoke the access keys of the server
+    #[cfg(feature = "serve")]
+    #[command(after_help = serve::KEY_EXAMPLES)]
+    Key(KeyArgs),
     /// Delete runs that ended long ago (dry run unless `--yes`)
     #[command(after_help = upkeep::GC_EXAMPLES)]
     Gc(GcArgs),
@@ -224,6 +236,10 @@ impl Verb {
             Self::Replay(replay) if replay.with_config.is_some() => Needs::Everything,
             Self::Import(import) if import.adopt => Needs::Everything,
             Self::Gate(gate) if gate.teacher_forced => Needs::Everything,
+            #[cfg(feature = "serve")]
+            Self::Key(_) => Needs::Journal,
+            #[cfg(feature = "serve")]
+            Self::Serve(_) => Needs::Everything,
             Self::Test(_)
             | Self::Gate(_)
             | Self::Runs(_)
@@ -278,6 +294,10 @@ impl Verb {
             Self::Import(import) => import.document.resolve(),
             Self::Adopt(adopt) => adopt.document.resolve(),
             Self::Worker(worker) => worker.stream.resolve(),
+            #[cfg(feature = "serve")]
+            Self::Serve(serve) => serve.stream.resolve(),
+            #[cfg(feature = "serve")]
+            Self::Key(key) => key.verb.format(),
             Self::Gc(gc) => gc.document.resolve(),
             Self::Doctor(doctor) => doctor.document.resolve(),
             Self::Backup(backup) => backup.document.resolve(),

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use dalsegno_core::{Mind, RunId, Signal};
+use dalsegno_core::{RunId, Signal};
 use dalsegno_history::{Inspection, Journal, StepView};
 use dalsegno_store::{Body, RunStatus, RunSummary};
 use dalsegno_wire::{ErasedRun, Lineage, Shown, end as end_word};

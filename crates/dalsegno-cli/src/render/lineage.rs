@@ -6,7 +6,7 @@ use super::output::Output;
 use super::text;
 
 /// Tells where a run came from, if it did not begin by itself.
-pub fn tell(&self, output: &mut Output) {
+pub(crate) fn tell(lineage: &Lineage, output: &mut Output) {
     let Lineage { parent, forked_from, adopted_from, adopted_by, from_step, replaced, model, .. } = lineage;
     if let Some(parent) = parent {
         output.stdout.line(format_args!("child of run {}", text::short(parent)));

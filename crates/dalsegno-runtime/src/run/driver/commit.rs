@@ -53,7 +53,7 @@ impl Driver {
             observer.committed(count, since.elapsed());
         }
         self.tell(seqs, copies);
-        self.wake();
+        self.wake_followers();
         Ok(())
     }
 
@@ -95,7 +95,7 @@ impl Driver {
         };
         self.mailbox.consumed.clear();
         self.tell((first..).take(copies.len()).collect(), copies);
-        self.wake();
+        self.wake_followers();
         self.speak();
         let _ = self.context.events.send(RunEvent::HandedOff { target: handoff.target.clone(), run: next });
         if let Created::New(lease) = created {
@@ -134,7 +134,7 @@ impl Driver {
     }
 
     /// Wakes those who follow the run.
-    fn wake(&self) {
+    fn wake_followers(&self) {
         self.context.ports.tails.recorded(self.context.run, self.lease.next_seq());
     }
 
