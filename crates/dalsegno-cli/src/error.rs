@@ -1,6 +1,8 @@
 //! The errors of commands, each with its exit code, its stable name and one thing to try.
 
 mod from;
+#[cfg(feature = "serve")]
+mod serve;
 
 use std::io;
 use std::net::SocketAddr;
@@ -188,6 +190,9 @@ pub(crate) enum Error {
     Export(#[from] ExportError),
     #[error("nothing was imported from `{place}`")]
     Import { place: String, source: ImportError },
+    #[cfg(feature = "serve")]
+    #[error(transparent)]
+    Serve(#[from] serve::ServeTrouble),
     #[error(transparent)]
     Open(#[from] OpenError),
     #[error(transparent)]
@@ -296,6 +301,8 @@ impl Error {
             }
             Self::Post { .. } => failed("storage")
                 .with_help("the secret is in the store: resume the run with `dalsegno resume`"),
+            #[cfg(feature = "serve")]
+            Self::Serve(trouble) => trouble.class(),
             Self::Metrics { .. } => bad_input("metrics")
                 .with_help("name an address of this machine with a free port, such as `127.0.0.1:9464`"),
             Self::NotAnObject { .. } => {

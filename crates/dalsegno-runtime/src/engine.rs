@@ -87,6 +87,7 @@ fn ports(
         clock,
         steady: Steady::default(),
         trial: None,
+        tails: Arc::default(),
     }
 }
 

@@ -8,6 +8,7 @@
 
 mod appends;
 mod inbox;
+mod reading;
 mod results;
 mod sessions;
 mod spending;
@@ -31,6 +32,7 @@ use crate::{
 
 pub use self::appends::*;
 pub use self::inbox::*;
+pub use self::reading::*;
 pub use self::results::*;
 pub use self::sessions::*;
 pub use self::spending::*;
@@ -69,6 +71,10 @@ macro_rules! conformance_tests {
             suspended_runs_are_found_by_what_they_wait_for
             long_texts_come_back_as_they_were
             runs_are_found_by_the_beginning_of_their_ids
+            a_journal_is_read_page_by_page
+            an_erased_record_is_on_no_page
+            the_heads_of_runs_are_their_numbers_of_records
+            the_version_changes_with_every_change
             appends_of_many_runs_do_not_mix
             a_session_has_one_root_run_at_a_time
             a_session_is_free_after_every_end
@@ -671,27 +677,4 @@ pub async fn a_listing_can_be_filtered<S: Store>(new: impl Fn() -> S) {
     let both =
         RunFilter { tenant: Some("acme".into()), status: Some(RunStatus::Running), ..RunFilter::default() };
     assert_eq!(list(both).await, [1]);
-}
-
-/// The title says it.
-pub async fn runs_are_found_by_the_beginning_of_their_ids<S: Store>(new: impl Fn() -> S) {
-    let (store, owner) = (new(), Owner::in_process());
-    let mut ids = Vec::new();
-    for number in 0..20 {
-        ids.push(create(&store, new_run(number, &owner)).await.run());
-    }
-    ids.sort_unstable();
-    for id in &ids {
-        let text = id.to_string();
-        assert_eq!(store.find_runs(&text).await.unwrap(), [*id]);
-        for length in [1, 2, 3] {
-            let expected: Vec<RunId> =
-                ids.iter().copied().filter(|id| id.to_string().starts_with(&text[..length])).collect();
-            assert_eq!(store.find_runs(&text[..length]).await.unwrap(), expected);
-        }
-    }
-    assert_eq!(store.find_runs("").await.unwrap(), ids[..16]);
-    for strange in ["xyz", "é", "00000000000000000000000000000000f"] {
-        assert_eq!(store.find_runs(strange).await.unwrap(), [], "{strange}");
-    }
 }

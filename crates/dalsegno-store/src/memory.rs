@@ -3,6 +3,7 @@
 //! It keeps encoded rows rather than values, so that what it returns went through the same encoding and verification.
 
 mod keep;
+mod list;
 #[cfg(test)]
 mod tests;
 mod transfer;
@@ -494,6 +495,14 @@ impl Store for MemoryStore {
         Ok(self.shelf().run(run)?.page(run, from, most))
     }
 
+    async fn heads(&self, runs: &[RunId]) -> Result<Vec<(RunId, u64)>, ReadError> {
+        Ok(self.shelf().heads(runs))
+    }
+
+    async fn version(&self) -> Result<u64, ReadError> {
+        Ok(self.shelf().version())
+    }
+
     async fn first(&self, run: RunId) -> Result<Record, ReadError> {
         self.shelf().run(run)?.first(run)
     }
@@ -503,33 +512,7 @@ impl Store for MemoryStore {
     }
 
     async fn runs(&self, filter: &RunFilter) -> Result<Vec<RunSummary>, ReadError> {
-        let shelf = self.shelf();
-        let after = filter.after.map(|after| shelf.runs.get(&after).map_or(0, |run| run.number));
-        let mut found: Vec<(usize, RunSummary)> = shelf
-            .runs
-            .iter()
-            .filter(|(_, run)| after.is_none_or(|after| run.number < after))
-            .filter(|(_, run)| !filter.followable || run.is_followable())
-            .map(|(id, run)| (run.number, run.summary(*id)))
-            .filter(|(_, run)| filter.agent.as_ref().is_none_or(|agent| run.agent == *agent))
-            .filter(|(_, run)| filter.status.is_none_or(|status| run.status == status))
-            .filter(|(_, run)| filter.tenant.as_ref().is_none_or(|tenant| run.tenant == *tenant))
-            .filter(|(_, run)| {
-                filter
-                    .wake_by
-                    .is_none_or(|by| run.foreign.is_none() && run.wake_at.is_some_and(|at| at <= by))
-            })
-            .filter(|(_, run)| filter.foreign.is_none_or(|foreign| run.foreign.is_some() == foreign))
-            .filter(|(_, run)| filter.session.as_ref().is_none_or(|session| run.session == *session))
-            .filter(|(_, run)| filter.parent.is_none_or(|parent| run.parent == Some(parent)))
-            .filter(|(_, run)| filter.waiting.is_none_or(|kind| run.waiting.contains(&kind)))
-            .filter(|(_, run)| !filter.roots_only || run.parent.is_none())
-            .filter(|(_, run)| filter.since.is_none_or(|since| run.started_at >= since))
-            .filter(|(_, run)| filter.until.is_none_or(|until| run.started_at < until))
-            .collect();
-        found.sort_unstable_by_key(|(number, _)| std::cmp::Reverse(*number));
-        found.truncate(filter.limit as usize);
-        Ok(found.into_iter().map(|(_, run)| run).collect())
+        Ok(self.shelf().list(filter))
     }
 
     async fn find_runs(&self, prefix: &str) -> Result<Vec<RunId>, ReadError> {

@@ -20,6 +20,17 @@ impl Page {
     /// Bytes of encoded bodies after which a page is full.
     pub const BYTES: usize = 4 << 20;
 
+    /// The records.
+    ///
+    /// # Errors
+    /// When there are none because the first one cannot be read.
+    pub fn into_records(self) -> Result<Vec<Record>, ReadError> {
+        match self.fault {
+            Some(fault) if self.records.is_empty() => Err(fault),
+            _ => Ok(self.records),
+        }
+    }
+
     /// What a store returns that reads all records or none.
     pub(crate) fn of(read: Result<Vec<Record>, ReadError>, most: usize) -> Result<Self, ReadError> {
         match read {

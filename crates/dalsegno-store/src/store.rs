@@ -141,6 +141,32 @@ pub trait Store: Send + Sync {
         Page::of(self.read(run, from).await, most)
     }
 
+    /// Returns the number of records of each of these runs that is there, in the order in which they are named. It is cheap:
+    /// nothing is verified.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    async fn heads(&self, runs: &[RunId]) -> Result<Vec<(RunId, u64)>, ReadError> {
+        let mut heads = Vec::with_capacity(runs.len());
+        for run in runs {
+            match self.summary(*run).await {
+                Ok(summary) => heads.push((*run, summary.records)),
+                Err(ReadError::UnknownRun { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(heads)
+    }
+
+    /// Returns a number that is another one whenever this process or another has changed the journal since it was asked
+    /// for. It may change without that, too. It is cheap, and waits for nobody.
+    ///
+    /// # Errors
+    /// When the storage fails, or cannot tell.
+    async fn version(&self) -> Result<u64, ReadError> {
+        Err(StorageError::unsupported().into())
+    }
+
     /// Reads a run's first record, `started`, and verifies it and the run's entry. It is cheap, however long the run is.
     ///
     /// # Errors

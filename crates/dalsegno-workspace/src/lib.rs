@@ -78,9 +78,9 @@ pub use section::Located;
 pub use settings::{
     Access, AwsKeyBinding, CommandBinding, DailyBudget, DispatchSettings, EndpointBinding, EnvValue,
     FileGrant, HttpBinding, Lifetime, MemoryBinding, ModelBinding, OAuthBinding, OAuthGrant, PromptCache,
-    Provider, RemoteBinding, SecretCommand, SecretGrant, SecretRef, SecretStoreBinding, ServerBinding,
-    ServerLimits, ServerPermissions, Settings, StoreKey, TelemetrySettings, TenantGrants, TenantKey,
-    ToolFiles,
+    Provider, RemoteBinding, SecretCommand, SecretGrant, SecretRef, SecretStoreBinding, ServeSettings,
+    ServerBinding, ServerLimits, ServerPermissions, Settings, StoreKey, TelemetrySettings, TenantGrants,
+    TenantKey, ToolFiles,
 };
 pub use source::{Position, SourceFile};
 pub use tenant::{Destination, Features, NoTenant, OfAgent, Refer, Tenant, ToolkitSettings};

@@ -10,6 +10,8 @@ mod lineage;
 mod memory;
 mod runs;
 mod secret;
+#[cfg(feature = "serve")]
+mod serve;
 mod servers;
 mod setup;
 mod test;
@@ -37,12 +39,14 @@ pub(crate) use self::memory::{
     MemoryRelateArgs, MemorySearchArgs, MemoryShowArgs, MemoryTraverseArgs, MemoryVerb, ScopeArgs,
 };
 pub(crate) use self::runs::{
-    AnswerArgs, DebugArgs, Endpoint, ReplayArgs, ResumeArgs, RunArgs, RunsArgs, SettlementArgs, ShowArgs, StatusArg,
-    WaitingArg,
+    AnswerArgs, DebugArgs, Endpoint, ReplayArgs, ResumeArgs, RunArgs, RunsArgs, SettlementArgs, ShowArgs,
+    StatusArg, WaitingArg,
 };
 pub(crate) use self::secret::{
     SecretArgs, SecretListArgs, SecretPutArgs, SecretRemoveArgs, SecretRotateArgs, SecretVerb,
 };
+#[cfg(feature = "serve")]
+pub(crate) use self::serve::{KeyAddArgs, KeyArgs, KeyListArgs, KeyRevokeArgs, KeyVerb, ServeArgs};
 pub(crate) use self::servers::{ServersArgs, ServersCheckArgs, ServersVerb};
 pub(crate) use self::setup::{CheckArgs, CompletionsArgs, InitArgs, ManArgs, SchemaArgs, TemplateArg};
 pub(crate) use self::test::TestArgs;
@@ -167,6 +171,14 @@ pub(crate) enum Verb {
     /// Resume runs whose process died or whose timer is due
     #[command(after_help = upkeep::WORKER_EXAMPLES)]
     Worker(WorkerArgs),
+    /// Serve the agents over HTTP, and perform runs as a worker does
+    #[cfg(feature = "serve")]
+    #[command(after_help = serve::SERVE_EXAMPLES)]
+    Serve(ServeArgs),
+    /// Make, list and revoke the access keys of the server
+    #[cfg(feature = "serve")]
+    #[command(after_help = serve::KEY_EXAMPLES)]
+    Key(KeyArgs),
     /// Delete runs that ended long ago (dry run unless `--yes`)
     #[command(after_help = upkeep::GC_EXAMPLES)]
     Gc(GcArgs),
@@ -236,6 +248,10 @@ impl Verb {
             Self::Replay(replay) if replay.with_config.is_some() => Needs::Everything,
             Self::Import(import) if import.adopt => Needs::Everything,
             Self::Gate(gate) if gate.teacher_forced => Needs::Everything,
+            #[cfg(feature = "serve")]
+            Self::Key(_) => Needs::Journal,
+            #[cfg(feature = "serve")]
+            Self::Serve(_) => Needs::Everything,
             Self::Test(_)
             | Self::Gate(_)
             | Self::Runs(_)
@@ -295,6 +311,10 @@ impl Verb {
             Self::Import(import) => import.document.resolve(),
             Self::Adopt(adopt) => adopt.document.resolve(),
             Self::Worker(worker) => worker.stream.resolve(),
+            #[cfg(feature = "serve")]
+            Self::Serve(serve) => serve.stream.resolve(),
+            #[cfg(feature = "serve")]
+            Self::Key(key) => key.verb.format(),
             Self::Gc(gc) => gc.document.resolve(),
             Self::Doctor(doctor) => doctor.document.resolve(),
             Self::Backup(backup) => backup.document.resolve(),
@@ -309,7 +329,7 @@ impl Verb {
             // What they write is a document of its own.
             Self::Schema(_) | Self::Completions(_) | Self::Man(_) | Self::Chat(_) | Self::Debug(_) => {
                 Format::Text
-            },
+            }
         }
     }
 }

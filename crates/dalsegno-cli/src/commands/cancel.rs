@@ -2,13 +2,13 @@
 
 use dalsegno_core::RunId;
 use dalsegno_runtime::{AbandonOptions, Cancelled, Engine};
+use dalsegno_wire::Events;
 
 use super::follow::{Follow, passed_on};
 use super::{Context, select};
 use crate::args::{AbandonArgs, CancelArgs, Format};
 use crate::error::Error;
 use crate::exit::Exit;
-use crate::render::journal::Events;
 use crate::render::text::short;
 
 pub(super) async fn cancel(args: &CancelArgs, context: &mut Context<'_>) -> Result<Exit, Error> {

@@ -8,17 +8,17 @@ use dalsegno_runtime::{
     Engine, EngineError, GateInput, RunEnd, RunEvent, RunHandle, RunReport, Settlement, WaitingOperation,
 };
 use dalsegno_store::Record;
+use dalsegno_wire::{Entry, Events};
 
 use super::{Context, consent};
 use crate::args::Format;
 use crate::error::Error;
 use crate::exit::Exit;
-use crate::render::journal::{Entry, Events};
+use crate::render::ending;
 use crate::render::output::Output;
 use crate::render::progress::{self, Progress};
 use crate::render::spinner::Spinner;
 use crate::render::text::short;
-use crate::render::{document, ending};
 use crate::signal::Signals;
 
 /// Somebody who follows a run.
@@ -278,7 +278,7 @@ impl Follow {
         };
         match context.format {
             Format::Text => self.answer(report, context.output),
-            Format::Json => context.output.document(&document::Run::of(report, &causes)),
+            Format::Json => context.output.document(&dalsegno_wire::Run::of(report, &causes)),
             Format::Jsonl => catch_up(engine, events, context.output, u64::MAX).await?,
         }
         Ok(ending::tell(report, &causes, self.begun.elapsed(), context.named, context.output))

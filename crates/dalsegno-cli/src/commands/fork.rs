@@ -1,13 +1,13 @@
 //! `dalsegno fork`: a new run from any step of another.
 
 use dalsegno_runtime::ForkOptions;
+use dalsegno_wire::Events;
 
 use super::{Context, follow, select};
 use crate::args::{EffectsArg, ForkArgs};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::input;
-use crate::render::journal::Events;
 use crate::render::text::short;
 
 pub(super) async fn fork(args: &ForkArgs, context: &mut Context<'_>) -> Result<Exit, Error> {

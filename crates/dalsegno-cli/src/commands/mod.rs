@@ -19,6 +19,8 @@ mod fork;
 mod gate;
 mod init;
 mod journal;
+#[cfg(feature = "serve")]
+mod key;
 mod man;
 mod memory;
 mod metrics;
@@ -31,6 +33,8 @@ mod runs;
 mod schema;
 mod secret;
 mod select;
+#[cfg(feature = "serve")]
+mod serve;
 mod servers;
 mod show;
 mod telemetry;
@@ -290,6 +294,8 @@ fn alone(args: &Args, output: &mut Output) -> Result<Exit, Error> {
         | Verb::Auth(_)
         | Verb::Bench(_)
         | Verb::Memory(_) => unreachable!("these work in a workspace"),
+        #[cfg(feature = "serve")]
+        Verb::Serve(_) | Verb::Key(_) => unreachable!("these work in a workspace"),
     }
 }
 
@@ -344,6 +350,10 @@ async fn perform_verb(verb: &Verb, context: &mut Context<'_>) -> Result<Exit, Er
         Verb::Import(args) => carry::import(args, context).await,
         Verb::Adopt(args) => carry::adopt(args, context).await,
         Verb::Worker(args) => worker::worker(args, context).await,
+        #[cfg(feature = "serve")]
+        Verb::Serve(args) => serve::serve(args, context).await,
+        #[cfg(feature = "serve")]
+        Verb::Key(args) => key::key(args, context),
         Verb::Gc(args) => upkeep::gc(args, context).await,
         Verb::Doctor(_) => upkeep::doctor(context).await,
         Verb::Backup(args) => upkeep::backup(args, context).await,

@@ -7,6 +7,7 @@ use dalsegno_core::RunId;
 use dalsegno_history::{Divergence, Journal, ReplayVerdict};
 use dalsegno_runtime::{Engine, EngineError, OpenError};
 use dalsegno_store::RunFilter;
+use dalsegno_wire::Replayed;
 use dalsegno_workspace::{Diagnostic, InCode, Workspace};
 
 use super::journal::Kept;
@@ -16,7 +17,6 @@ use crate::error::{Error, Problems};
 use crate::exit::Exit;
 use crate::input;
 use crate::render::diff;
-use crate::render::document::Replayed;
 use crate::render::failure::with_short_ids;
 use crate::render::output::Output;
 use crate::render::text::{Style, count, short, styled};

@@ -6,6 +6,7 @@ use dalsegno_core::{Gate, OperationId, RunId};
 use dalsegno_history::WaitingOperation;
 use dalsegno_runtime::{Engine, EngineError, GateInput, Settlement};
 use dalsegno_store::AcquireError;
+use dalsegno_wire::Events;
 
 use super::{Context, consent, follow, select};
 use crate::args::{Format, ResumeArgs, SettlementArgs};
@@ -13,7 +14,6 @@ use crate::error::Error;
 use crate::exit::Exit;
 use crate::input;
 use crate::render::ending;
-use crate::render::journal::Events;
 use crate::render::text::short;
 
 pub(super) async fn resume(args: &ResumeArgs, context: &mut Context<'_>) -> Result<Exit, Error> {

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use dalsegno_core::{AgentRequest, Mind};
 use dalsegno_runtime::{Engine, NewAttachment, StartOptions};
+use dalsegno_wire::Events;
 use dalsegno_workspace::{HttpBinding, ModelBinding, PromptCache, SecretRef, ToolFiles};
 
 use super::{Context, follow, select};
@@ -12,7 +13,6 @@ use crate::args::{Endpoint, RunArgs};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::input;
-use crate::render::journal::Events;
 
 /// The variable with the key of an endpoint that is given as an argument.
 const KEY_VARIABLE: &str = "DALSEGNO_API_KEY";

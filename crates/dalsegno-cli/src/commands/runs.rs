@@ -6,13 +6,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use dalsegno_core::{AgentRequest, RunId, Timestamp, Usage};
 use dalsegno_history::Journal;
 use dalsegno_store::{RunFilter, RunStatus, RunSummary, Waiting};
+use dalsegno_wire::Listed;
 
 use super::journal::Kept;
 use super::{Context, select};
 use crate::args::{Format, RunsArgs, StatusArg, WaitingArg};
 use crate::error::Error;
 use crate::exit::Exit;
-use crate::render::document::Listed;
 use crate::render::ending::cost;
 use crate::render::output::Output;
 use crate::render::table::columns;

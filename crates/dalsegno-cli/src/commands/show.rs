@@ -2,9 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use dalsegno_core::{Mind, RunId, Signal};
+use dalsegno_core::{RunId, Signal};
 use dalsegno_history::{Inspection, Journal, StepView};
 use dalsegno_store::{Body, RunStatus, RunSummary};
+use dalsegno_wire::{ErasedRun, Lineage, Shown, end as end_word};
 use tokio::time::sleep;
 
 use super::carry::signed;
@@ -12,11 +13,10 @@ use super::{Context, select};
 use crate::args::{Format, ShowArgs};
 use crate::error::Error;
 use crate::exit::Exit;
-use crate::render::document::{Lineage, Shown};
 use crate::render::output::Output;
 use crate::render::steps::{Detail, History, step};
 use crate::render::text::{Style, Words, brief, count, gist, short, styled, time, wrapped};
-use crate::render::{document, ending, prompt};
+use crate::render::{ending, lineage as origin, prompt};
 
 /// How often `--follow` looks whether something was recorded.
 const LOOK: Duration = Duration::from_millis(200);
@@ -55,11 +55,11 @@ async fn whole(
             Format::Json => context.output.document(&prompt::Document::of(run, &found)),
             Format::Text | Format::Jsonl => {
                 prompt::show(&found, prompt::Marked::NONE, &mut context.output.stdout);
-            },
+            }
         }
         return Ok(Exit::Done);
     }
-    let lineage = lineage(&inspection, journal).await;
+    let lineage = Lineage::of(&inspection, journal).await;
     let output = &mut *context.output;
     let is_full = args.full || only.is_some();
     if context.format == Format::Json {
@@ -97,7 +97,7 @@ async fn erased(run: RunId, journal: &Journal, context: &mut Context<'_>) -> Res
     let summary = journal.summary(run).await?;
     let output = &mut *context.output;
     if context.format == Format::Json {
-        output.document(&document::ErasedRun::of(&summary));
+        output.document(&ErasedRun::of(&summary));
         return Ok(Exit::Done);
     }
     output.stdout.line(Words::from("run ").and(styled(Style::Bold, summary.run)));
@@ -126,7 +126,7 @@ fn belongs(summary: &RunSummary, output: &mut Output) {
 /// Shows all steps of a run.
 pub(super) async fn tell(journal: &Journal, run: RunId, context: &mut Context<'_>) -> Result<(), Error> {
     let inspection = journal.inspect(run, None).await?;
-    let lineage = lineage(&inspection, journal).await;
+    let lineage = Lineage::of(&inspection, journal).await;
     let output = &mut *context.output;
     header(&inspection, &lineage, output);
     let history = History::of(&inspection);
@@ -157,7 +157,7 @@ async fn follow(
             // What was recorded since then is seen at the next look.
             let is_still = is_still && inspection.summary.records == known;
             if context.format == Format::Text {
-                let lineage = lineage(&inspection, journal).await;
+                let lineage = Lineage::of(&inspection, journal).await;
                 let output = &mut *context.output;
                 let first = *shown.get_or_insert_with(|| {
                     header(&inspection, &lineage, output);
@@ -191,7 +191,7 @@ async fn stands(
     context: &mut Context<'_>,
 ) -> Result<Exit, Error> {
     if context.format == Format::Json {
-        let lineage = lineage(inspection, journal).await;
+        let lineage = Lineage::of(inspection, journal).await;
         context.output.document(&Shown::of(inspection, lineage, false, None));
     } else {
         end(inspection, context.output);
@@ -220,37 +220,6 @@ fn interrupted(inspection: &Inspection, journal: &Journal, output: &mut Output) 
     }
 }
 
-/// Where a run came from: its parent, the run that it is a fork of, and what differs from that one.
-async fn lineage(inspection: &Inspection, journal: &Journal) -> Lineage {
-    let summary = &inspection.summary;
-    let mut lineage = Lineage { parent: summary.parent, ..Lineage::default() };
-    match inspection.records.get(1).map(|record| &record.body) {
-        Some(Body::Forked { run, step, overrides, .. }) => {
-            lineage.forked_from = Some(*run);
-            lineage.from_step = Some(*step);
-            lineage.replaced.clone_from(overrides);
-        }
-        Some(Body::Adopted { run, step, by, .. }) => {
-            lineage.adopted_from = Some(*run);
-            lineage.from_step = Some(*step);
-            lineage.adopted_by.clone_from(by);
-        }
-        _ => return lineage,
-    }
-    // The other run may be gone: then what differs is unknown.
-    if let Some(origin) = lineage.forked_from
-        && let Ok(other) = journal.configuration(origin).await
-    {
-        let model = |config: &dalsegno_core::AgentConfig| match &config.mind {
-            Mind::Model(mind) => Some(mind.model.name.clone()),
-            Mind::Plan(_) => None,
-        };
-        lineage.model = model(&inspection.config).filter(|own| model(&other).is_none_or(|was| was != *own));
-        lineage.other_configuration = *other != *inspection.config;
-    }
-    lineage
-}
-
 fn header(inspection: &Inspection, lineage: &Lineage, output: &mut Output) {
     let Inspection { summary, state, response, .. } = inspection;
     let width = output.stdout.terminal.room;
@@ -259,7 +228,7 @@ fn header(inspection: &Inspection, lineage: &Lineage, output: &mut Output) {
     facts.extend(ending::usage(response.as_ref().map_or_else(|| state.usage(), |response| response.usage)));
     output.stdout.line(Words::from("run ").and(styled(Style::Bold, summary.run)));
     output.stdout.line(format_args!("{} · {} · {}", summary.agent, summary.status, facts.join(" · ")));
-    lineage.tell(output);
+    origin::tell(lineage, output);
     belongs(summary, output);
     if let Some(foreign) = &summary.foreign {
         output.stdout.line(format_args!(
@@ -292,7 +261,7 @@ fn end(inspection: &Inspection, output: &mut Output) {
         output.stdout.line(word.and(format_args!(" at {divergence}")));
     }
     let Some(response) = &inspection.response else { return };
-    output.stdout.line(format_args!("\n{}{}", document::end(response.status), wish(inspection)));
+    output.stdout.line(format_args!("\n{}{}", end_word(response.status), wish(inspection)));
     if let Some(error) = &response.error {
         entry_below(&format!("error[{}]: {}", error.code.as_str(), error.message), output);
         entry_below(&format!("help: {}", error.help), output);

@@ -1,14 +1,15 @@
 //! `dalsegno worker`: goes on with runs that nobody performs.
 
-use dalsegno_runtime::{Engine, Look, RunEnd, WorkerEvent, WorkerOptions};
+use dalsegno_runtime::{Engine, Look, RunEnd, WorkerEvent, WorkerOptions, WorkerReport};
+use dalsegno_wire::end;
 use serde_json::json;
 
 use super::Context;
 use crate::args::{Format, WorkerArgs};
 use crate::error::Error;
 use crate::exit::Exit;
-use crate::render::document::end;
 use crate::render::failure;
+use crate::render::output::Output;
 use crate::render::text::{count, short};
 use crate::signal::Signals;
 
@@ -19,7 +20,7 @@ pub(super) async fn worker(args: &WorkerArgs, context: &mut Context<'_>) -> Resu
         None => None,
     };
     let engine = context.build(Engine::builder(), workspace).await?;
-    let mut signals = Signals::listen().map_err(|source| Error::Signals { source })?;
+    let signals = Signals::listen().map_err(|source| Error::Signals { source })?;
     let options = WorkerOptions {
         concurrency: usize::from(args.concurrency),
         until_idle: args.until_idle,
@@ -34,56 +35,18 @@ pub(super) async fn worker(args: &WorkerArgs, context: &mut Context<'_>) -> Resu
     if !args.until_idle {
         output.note("works until it is told to stop, such as with Ctrl-C");
     }
-    let tell = |event: WorkerEvent<'_>| {
-        let (line, words) = match event {
-            WorkerEvent::Taken { run } => {
-                (json!({ "event": "taken", "run_id": run }), format!("run {} goes on", short(run)))
-            }
-            WorkerEvent::Left { report } => {
-                let word = match &report.end {
-                    RunEnd::Ended(response) => end(response.status),
-                    RunEnd::Suspended { .. } => "suspended",
-                    RunEnd::Interrupted => "interrupted",
-                };
-                let line = json!({ "event": "left", "run_id": report.run, "status": word });
-                (line, format!("run {} is {word}", short(report.run)))
-            }
-            WorkerEvent::Failed { run, error } => {
-                let told = failure::chain(error);
-                let words = format!("run {} cannot go on now: {}", short(run), told);
-                (json!({ "event": "failed", "run_id": run, "message": told }), words)
-            }
-            WorkerEvent::Changed { look } => {
-                let (status, words) = changed(look);
-                (json!({ "event": "changed", "status": status }), words)
-            }
-            WorkerEvent::Blind { error } => {
-                let told = failure::chain(error);
-                let words = format!("the journal cannot be read now: {}", told);
-                (json!({ "event": "blind", "message": told }), words)
-            }
-            WorkerEvent::Stopping => (
-                json!({ "event": "stopping" }),
-                "stopping: what may not be repeated finishes first; once more stops at once".to_owned(),
-            ),
-        };
-        match format {
-            Format::Jsonl => output.json_line(&line),
-            Format::Text => output.note(words),
-            Format::Json => {}
-        }
-    };
-    let stop = async move {
-        signals.next().await;
-        tokio::spawn(async move {
-            signals.next().await;
-            std::process::exit(Exit::Interrupted.code().into());
-        });
-    };
+    let tell = |event: WorkerEvent<'_>| tell(&event, format, output);
+    let stop = stop(signals);
     let report = engine.work(&options, stop, tell).await?;
-    let output = &mut *context.output;
+    summary(&report, format, context.output);
+    // A script that waits for this worker learns that a run is left.
+    Ok(if args.until_idle && report.failed > 0 { Exit::Failed } else { Exit::Done })
+}
+
+/// Tells what a worker has done.
+pub(super) fn summary(report: &WorkerReport, format: Format, output: &mut Output) {
     if format == Format::Json {
-        output.document(&report);
+        output.document(report);
     }
     output.note(format_args!(
         "resumed runs {}: {} ended, {} suspended, {} left for another process, {} could not be resumed",
@@ -93,8 +56,56 @@ pub(super) async fn worker(args: &WorkerArgs, context: &mut Context<'_>) -> Resu
         report.interrupted,
         report.failed
     ));
-    // A script that waits for this worker learns that a run is left.
-    Ok(if args.until_idle && report.failed > 0 { Exit::Failed } else { Exit::Done })
+}
+
+/// Returns with the first wish to stop; the second one ends the process at once.
+pub(super) async fn stop(mut signals: Signals) {
+    signals.next().await;
+    tokio::spawn(async move {
+        signals.next().await;
+        std::process::exit(Exit::Interrupted.code().into());
+    });
+}
+
+/// Tells what happens in a worker.
+pub(super) fn tell(event: &WorkerEvent<'_>, format: Format, output: &mut Output) {
+    let (line, words) = match event {
+        WorkerEvent::Taken { run } => {
+            (json!({ "event": "taken", "run_id": run }), format!("run {} goes on", short(run)))
+        }
+        WorkerEvent::Left { report } => {
+            let word = match &report.end {
+                RunEnd::Ended(response) => end(response.status),
+                RunEnd::Suspended { .. } => "suspended",
+                RunEnd::Interrupted => "interrupted",
+            };
+            let line = json!({ "event": "left", "run_id": report.run, "status": word });
+            (line, format!("run {} is {word}", short(report.run)))
+        }
+        WorkerEvent::Failed { run, error } => {
+            let told = failure::chain(error);
+            let words = format!("run {} cannot go on now: {}", short(run), told);
+            (json!({ "event": "failed", "run_id": run, "message": told }), words)
+        }
+        WorkerEvent::Changed { look } => {
+            let (status, words) = changed(look);
+            (json!({ "event": "changed", "status": status }), words)
+        }
+        WorkerEvent::Blind { error } => {
+            let told = failure::chain(error);
+            let words = format!("the journal cannot be read now: {}", told);
+            (json!({ "event": "blind", "message": told }), words)
+        }
+        WorkerEvent::Stopping => (
+            json!({ "event": "stopping" }),
+            "stopping: what may not be repeated finishes first; once more stops at once".to_owned(),
+        ),
+    };
+    match format {
+        Format::Jsonl => output.json_line(&line),
+        Format::Text => output.note(words),
+        Format::Json => {}
+    }
 }
 
 /// What came of a change of the workspace's files, as a word and in words.

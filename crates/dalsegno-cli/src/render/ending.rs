@@ -8,7 +8,6 @@ use dalsegno_history::WaitingOperation;
 use dalsegno_runtime::{RunEnd, RunReport, SecretGiver};
 use serde_json::Value;
 
-use super::document;
 use super::failure::help_line;
 use super::output::{Output, Stream};
 use super::request;
@@ -28,7 +27,7 @@ pub(crate) fn tell(
         RunEnd::Ended(response) => {
             let done = response.status == dalsegno_core::Status::Completed;
             let style = if done { Style::Green } else { Style::Red };
-            (document::end(response.status), style, if done { Exit::Done } else { Exit::Failed })
+            (dalsegno_wire::end(response.status), style, if done { Exit::Done } else { Exit::Failed })
         }
         RunEnd::Suspended { .. } => ("suspended", Style::Yellow, Exit::Suspended),
         RunEnd::Interrupted => ("interrupted", Style::Yellow, Exit::Interrupted),

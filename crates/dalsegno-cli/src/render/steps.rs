@@ -64,21 +64,12 @@ impl<'i> History<'i> {
 
     /// The number of attempts that were made.
     pub(crate) fn attempts(&self, operation: OperationId) -> u32 {
-        let made = self.records(operation).filter_map(|record| match record.body {
-            Body::Requested { start: dalsegno_store::Start::Now, .. } => Some(1),
-            Body::Attempted { attempt, start: dalsegno_store::Start::Now, .. } => Some(attempt),
-            Body::Resolved { attempts, .. } => Some(attempts),
-            _ => None,
-        });
-        made.max().unwrap_or_default()
+        dalsegno_wire::attempts(self.records(operation))
     }
 
     /// How long an operation took from its first attempt on.
     pub(crate) fn elapsed(&self, operation: OperationId) -> Option<Duration> {
-        self.records(operation).rev().find_map(|record| match record.body {
-            Body::Resolved { elapsed_ms, .. } => Some(Duration::from_millis(elapsed_ms)),
-            _ => None,
-        })
+        dalsegno_wire::elapsed(self.records(operation))
     }
 }
 

@@ -215,19 +215,7 @@ pub(crate) fn dollars(nano: u64) -> String {
 
 /// A point in time in UTC, to the second.
 pub(crate) fn time(at: Timestamp) -> String {
-    rfc3339(at, 0)
-}
-
-/// A point in time in UTC, to the millisecond.
-pub(crate) fn exact_time(at: Timestamp) -> String {
-    rfc3339(at, 3)
-}
-
-fn rfc3339(at: Timestamp, decimals: usize) -> String {
-    let time =
-        i64::try_from(at.as_millis()).ok().and_then(|millis| jiff::Timestamp::from_millisecond(millis).ok());
-    // Only a clock that is thousands of years off has no date.
-    time.map_or_else(|| format!("{} ms", at.as_millis()), |time| format!("{time:.decimals$}"))
+    dalsegno_wire::time::rfc3339(at, 0)
 }
 
 /// What a tool says of an operation in doubt.
@@ -276,7 +264,6 @@ mod tests {
     fn times_are_in_utc() {
         let at = Timestamp::from_millis(1_760_000_000_123);
         assert_eq!(time(at), "2025-10-09T08:53:20Z");
-        assert_eq!(exact_time(at), "2025-10-09T08:53:20.123Z");
         assert_eq!(time(Timestamp::from_millis(u64::MAX)), "18446744073709551615 ms");
     }
 

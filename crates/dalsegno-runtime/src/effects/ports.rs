@@ -23,6 +23,7 @@ use crate::observer::Observer;
 #[cfg(feature = "oauth")]
 use crate::secret_source::SecretSource;
 use crate::steady::Steady;
+use crate::tail::Tails;
 
 /// The pause before a release is tried again because the store could not be written.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -52,6 +53,8 @@ pub(crate) struct Ports {
     pub(crate) steady: Steady,
     /// The tools that may change something, where all runs of this process are trials of an eval.
     pub(crate) trial: Option<Arc<[ToolPattern]>>,
+    /// Who follows runs in this process.
+    pub(crate) tails: Arc<Tails>,
 }
 
 /// Where this process shows that it lives: claimed when it first owns a run, so that a process that only reads claims nothing.

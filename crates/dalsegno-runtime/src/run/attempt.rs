@@ -35,6 +35,7 @@ use crate::run::files::attach;
 use crate::run::handle::RunEvent;
 use crate::run::tasks::{Line, Tasking};
 use crate::secret::StreamScrubber;
+use crate::tail::Speaker;
 
 /// The longest that opening a server may take: reading, verifying and compiling its module.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(120);
@@ -194,9 +195,12 @@ impl Attempt {
         };
         let sink = Deltas {
             scrubber: Mutex::new(self.context.bindings.secrets().stream()),
-            events: &self.context.events,
-            operation: self.operation,
-            attempt: self.attempt,
+            out: Out {
+                events: &self.context.events,
+                speaker: self.context.ports.tails.speak(self.context.run, self.operation, self.attempt),
+                operation: self.operation,
+                attempt: self.attempt,
+            },
         };
         let reply = model.complete(&request, &sink).await;
         sink.finish();
@@ -448,30 +452,43 @@ const fn received(kind: ModelErrorKind) -> Received {
 /// Streams a model's text to whoever listens, without secrets.
 struct Deltas<'a> {
     scrubber: Mutex<StreamScrubber>,
-    events: &'a broadcast::Sender<RunEvent>,
-    operation: OperationId,
-    attempt: u32,
+    out: Out<'a>,
 }
 
 impl Deltas<'_> {
     /// Sends what was held back.
     fn finish(self) {
-        let rest = self.scrubber.into_inner().unwrap_or_else(PoisonError::into_inner).finish();
-        send(self.events, self.operation, self.attempt, rest);
+        let Self { scrubber, out } = self;
+        out.send(scrubber.into_inner().unwrap_or_else(PoisonError::into_inner).finish());
+    }
+}
+
+/// Where the text of a reply goes.
+struct Out<'a> {
+    events: &'a broadcast::Sender<RunEvent>,
+    /// For those who follow the run by its place in the journal.
+    speaker: Option<Speaker>,
+    operation: OperationId,
+    attempt: u32,
+}
+
+impl Out<'_> {
+    fn send(&self, text: String) {
+        if text.is_empty() {
+            return;
+        }
+        if let Some(speaker) = &self.speaker {
+            speaker.say(&text);
+        }
+        // Nobody has to listen.
+        let _ = self.events.send(RunEvent::Delta { operation: self.operation, attempt: self.attempt, text });
     }
 }
 
 impl DeltaSink for Deltas<'_> {
     fn text(&self, delta: &str) {
         let text = self.scrubber.lock().unwrap_or_else(PoisonError::into_inner).push(delta);
-        send(self.events, self.operation, self.attempt, text);
-    }
-}
-
-fn send(events: &broadcast::Sender<RunEvent>, operation: OperationId, attempt: u32, text: String) {
-    if !text.is_empty() {
-        // Nobody has to listen.
-        let _ = events.send(RunEvent::Delta { operation, attempt, text });
+        self.out.send(text);
     }
 }
 

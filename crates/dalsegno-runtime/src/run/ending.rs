@@ -134,7 +134,7 @@ impl Engine {
         let (stop, stopped) = watch::channel(Stop::Cancel);
         let mut driver = Driver::new(context, Arc::clone(self.store()), lease, fold, watches, stopped);
         begin(&mut driver, left);
-        Ok(RunHandle { run, events, stop, task: self.perform(driver) })
+        Ok(RunHandle { run, is_new: false, events, stop, task: self.perform(driver) })
     }
 
     /// Ends the child runs of a run that has ended. The commit that ended it told them; this does not wait for a worker.

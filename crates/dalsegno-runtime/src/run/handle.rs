@@ -29,6 +29,7 @@ pub(crate) enum Stop {
 #[derive(Debug)]
 pub struct RunHandle {
     pub(crate) run: RunId,
+    pub(crate) is_new: bool,
     pub(crate) events: broadcast::Receiver<RunEvent>,
     pub(crate) stop: watch::Sender<Stop>,
     pub(crate) task: JoinHandle<Result<RunReport, RunFailure>>,
@@ -38,6 +39,12 @@ impl RunHandle {
     /// The run's id.
     pub fn run(&self) -> RunId {
         self.run
+    }
+
+    /// Says whether the run began with this handle. It did not when it was resumed, or the key of a start named a run that
+    /// exists.
+    pub fn is_new(&self) -> bool {
+        self.is_new
     }
 
     /// The next event, or `None` after the last one. A reader that falls far behind misses events; a gap in the sequence

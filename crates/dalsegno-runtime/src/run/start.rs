@@ -266,7 +266,7 @@ impl Engine {
             Driver::new(prepared.context, Arc::clone(self.store()), lease, fold, prepared.watches, stopped);
         // A fork may keep a configuration of before.
         driver.narrow();
-        Ok(RunHandle { run, events: prepared.reader, stop, task: self.perform(driver) })
+        Ok(RunHandle { run, is_new: true, events: prepared.reader, stop, task: self.perform(driver) })
     }
 
     async fn resume_existing(&self, run: RunId) -> Result<RunHandle, EngineError> {

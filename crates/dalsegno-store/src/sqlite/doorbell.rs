@@ -41,18 +41,17 @@ impl Doorbell {
         !heard.waiting.contains(&run)
     }
 
+    /// The version of the file: another one after each commit of any process.
+    pub(super) fn version(&self, path: &Path) -> Result<u64, rusqlite::Error> {
+        let mut heard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        heard.open(path)?.map_or(Err(rusqlite::Error::InvalidQuery), version).map(i64::cast_unsigned)
+    }
+
     /// Remembers that a run exists.
     pub(super) fn know(&self, run: RunId, path: &Path) {
         let mut heard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if heard.connection.is_none() {
-            // Without one every inbox is read.
-            heard.connection = open::open_reader(path, open::Reading::Shared).ok();
-            if let Some(connection) = &heard.connection
-                && connection.busy_timeout(Duration::ZERO).is_err()
-            {
-                heard.connection = None;
-            }
-        }
+        // Without a connection every inbox is read.
+        let _ = heard.open(path);
         if heard.known.len() >= KNOWN_MAX {
             heard.known.clear();
         }
@@ -60,12 +59,26 @@ impl Doorbell {
     }
 }
 
+/// The version of the file that a connection sees.
+fn version(connection: &Connection) -> Result<i64, rusqlite::Error> {
+    connection.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0))
+}
+
 impl Heard {
+    /// The connection, opened if it is not yet.
+    fn open(&mut self, path: &Path) -> Result<Option<&Connection>, rusqlite::Error> {
+        if self.connection.is_none() {
+            let connection = open::open_reader(path, open::Reading::Shared)?;
+            connection.busy_timeout(Duration::ZERO)?;
+            self.connection = Some(connection);
+        }
+        Ok(self.connection.as_ref())
+    }
+
     /// Brings `waiting` up to date.
     fn listen(&mut self) -> Result<(), rusqlite::Error> {
         let connection = self.connection.as_ref().ok_or(rusqlite::Error::InvalidQuery)?;
-        let version =
-            connection.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get::<_, i64>(0))?;
+        let version = version(connection)?;
         if self.version == Some(version) {
             return Ok(());
         }

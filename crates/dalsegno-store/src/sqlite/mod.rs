@@ -267,6 +267,16 @@ impl Store for SqliteStore {
         self.readers.call(move |connection| read::page(connection, run, from, most)).await
     }
 
+    async fn heads(&self, runs: &[RunId]) -> Result<Vec<(RunId, u64)>, ReadError> {
+        let runs = runs.to_vec();
+        self.readers.call(move |connection| read::heads(connection, &runs)).await
+    }
+
+    async fn version(&self) -> Result<u64, ReadError> {
+        let version = self.doorbell.version(&self.readers.path);
+        version.map_err(|error| StorageError::new(self.readers.path.to_str(), error).into())
+    }
+
     async fn first(&self, run: RunId) -> Result<Record, ReadError> {
         self.readers.call(move |connection| read::first_record(connection, run)).await
     }

@@ -48,6 +48,17 @@ pub(super) fn page(connection: &Connection, run: RunId, from: u64, most: usize) 
     Ok(Page::fill(Verifier::new(run, from, previous), found, entry.head, most)?)
 }
 
+/// The number of records of each of these runs that is there.
+pub(super) fn heads(connection: &Connection, runs: &[RunId]) -> Result<Vec<(RunId, u64)>> {
+    let mut statement = connection.prepare_cached("SELECT next_seq FROM run WHERE run = ?1")?;
+    let mut heads = Vec::with_capacity(runs.len());
+    for run in runs {
+        let found: Option<i64> = statement.query_row([run.as_bytes()], |row| row.get(0)).optional()?;
+        heads.extend(found.map(|next| (*run, next.cast_unsigned())));
+    }
+    Ok(heads)
+}
+
 /// Reads a run's first record, and verifies its entry.
 pub(super) fn first_record(connection: &Connection, run: RunId) -> Result<Record> {
     let entry = verify(connection, run)?;

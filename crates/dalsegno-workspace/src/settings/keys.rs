@@ -1,6 +1,6 @@
 //! The keys of `dalsegno.toml`.
 
-use super::{bedrock, dispatch, models, tenant_keys};
+use super::{bedrock, dispatch, models, serve, tenant_keys};
 use crate::control;
 use crate::shape::{Form, Key, Need, Shape, Tagged};
 
@@ -59,6 +59,7 @@ pub(crate) static FILE: Shape = Shape::new(
             Form::Table(&TELEMETRY),
             "Where to send traces of runs; without this section, nothing is sent.",
         ),
+        Key::new("serve", Form::Table(&serve::SHAPE), "How `dalsegno serve` serves."),
     ],
 );
 

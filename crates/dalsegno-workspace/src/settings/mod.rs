@@ -13,6 +13,7 @@ mod reach;
 mod read;
 mod remote;
 pub(crate) mod secrets;
+mod serve;
 mod servers;
 mod telemetry;
 mod tenant_keys;
@@ -20,6 +21,7 @@ mod url;
 mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -65,6 +67,41 @@ pub struct Settings {
     pub budget: DailyBudget,
     /// Where traces of runs are sent; nowhere when absent.
     pub telemetry: Option<TelemetrySettings>,
+    /// How `dalsegno serve` serves.
+    pub serve: ServeSettings,
+}
+
+/// How `dalsegno serve` serves, `[serve]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServeSettings {
+    /// Where it listens; port 8700 of this machine's loopback by default.
+    pub address: SocketAddr,
+    /// The names by which clients call it, in lower case, without a port, beside those of this machine.
+    pub hosts: BTreeSet<String>,
+    /// A proxy that encrypts stands before it.
+    pub behind_proxy: bool,
+    /// Most connections at once. 12,000 by default.
+    pub connections: usize,
+    /// Most requests of a key in a minute. 6,000 by default.
+    pub requests_per_minute: u32,
+    /// Most streams of a key at once. 100 by default.
+    pub streams: usize,
+    /// Most bytes of the body of a request. 4 MiB by default.
+    pub body: u64,
+}
+
+impl Default for ServeSettings {
+    fn default() -> Self {
+        Self {
+            address: SocketAddr::from(([127, 0, 0, 1], 8700)),
+            hosts: BTreeSet::new(),
+            behind_proxy: false,
+            connections: 12_000,
+            requests_per_minute: 6_000,
+            streams: 100,
+            body: 4 << 20,
+        }
+    }
 }
 
 /// Where traces of runs are sent, `[telemetry]`.

@@ -8,7 +8,7 @@ use toml::de::DeTable;
 use super::paths::Paths;
 use super::{
     FILE, KeysPlace, MemoryBinding, ModelBinding, Reach, SecretStoreBinding, Settings, StoreKey, budget,
-    dispatch, models, reach, secrets, servers, telemetry,
+    dispatch, models, reach, secrets, serve, servers, telemetry,
 };
 use crate::code::Code;
 use crate::place::Place;
@@ -69,6 +69,7 @@ pub(crate) fn read(report: &Report, table: &DeTable<'_>, root: &Path) -> Setting
         budget: budget::read(&file),
         dispatch: dispatch::read(&file),
         telemetry: telemetry::read(&file, &paths),
+        serve: serve::read(&file),
     };
     SettingsRead { settings, store_is_known, keys: models.keys }
 }

@@ -8,6 +8,7 @@ use dalsegno_runtime::{
     WaitingOperation,
 };
 use dalsegno_store::{Body, Started};
+use dalsegno_wire::Events;
 use serde_json::Value;
 
 use super::super::Context;
@@ -15,7 +16,6 @@ use super::{Chat, Line, fresh};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::render::ending;
-use crate::render::journal::Events;
 use crate::render::screen::inert;
 use crate::render::text::{Style, short, styled};
 

@@ -53,6 +53,7 @@ impl Driver {
             observer.committed(count, since.elapsed());
         }
         self.tell(seqs, copies);
+        self.wake_followers();
         Ok(())
     }
 
@@ -94,6 +95,7 @@ impl Driver {
         };
         self.mailbox.consumed.clear();
         self.tell((first..).take(copies.len()).collect(), copies);
+        self.wake_followers();
         self.speak();
         let _ = self.context.events.send(RunEvent::HandedOff { target: handoff.target.clone(), run: next });
         if let Created::New(lease) = created {
@@ -129,6 +131,11 @@ impl Driver {
     pub(super) fn copies(&self, records: &[NewRecord]) -> Vec<NewRecord> {
         let anybody = self.context.events.receiver_count() > 0 || !self.watches.is_empty();
         if anybody { records.to_vec() } else { Vec::new() }
+    }
+
+    /// Wakes those who follow the run.
+    fn wake_followers(&self) {
+        self.context.ports.tails.recorded(self.context.run, self.lease.next_seq());
     }
 
     pub(super) fn tell(&mut self, seqs: Vec<u64>, copies: Vec<NewRecord>) {

@@ -7,11 +7,11 @@ use dalsegno_store::{Body, NewRecord, Record, RecordKind};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::text;
+use crate::time;
 
 /// One record, as programs read it. The keys are a promise.
 #[derive(Debug, Serialize)]
-pub(crate) struct Event {
+pub struct Event {
     run_id: RunId,
     seq: u64,
     step: u64,
@@ -25,14 +25,14 @@ pub(crate) struct Event {
 
 impl Event {
     /// Says whether it belongs to this step.
-    pub(crate) fn is_of(&self, step: u64) -> bool {
+    pub fn is_of(&self, step: u64) -> bool {
         self.step == step
     }
 }
 
 /// A record, wherever it comes from.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Entry<'r> {
+pub struct Entry<'r> {
     seq: u64,
     at: Timestamp,
     operation: Option<OperationId>,
@@ -42,7 +42,7 @@ pub(crate) struct Entry<'r> {
 
 impl<'r> Entry<'r> {
     /// A record that was just appended at this place.
-    pub(crate) fn appended(seq: u64, record: &'r NewRecord) -> Self {
+    pub fn appended(seq: u64, record: &'r NewRecord) -> Self {
         let NewRecord { at, operation, parent, body, files: _ } = record;
         Self { seq, at: *at, operation: *operation, parent: *parent, body }
     }
@@ -57,34 +57,61 @@ impl<'r> From<&'r Record> for Entry<'r> {
 
 /// Turns records into events, in the order of the journal.
 #[derive(Debug)]
-pub(crate) struct Events {
+pub struct Events {
     run: RunId,
     steps: BTreeMap<OperationId, u64>,
     step: u64,
+    /// The step of the latest request is known.
+    is_known: bool,
     next: u64,
 }
 
 impl Events {
     /// The events of a run, from its first record on.
-    pub(crate) fn new(run: RunId) -> Self {
-        Self { run, steps: BTreeMap::new(), step: 0, next: 0 }
+    pub fn new(run: RunId) -> Self {
+        Self { run, steps: BTreeMap::new(), step: 0, is_known: true, next: 0 }
+    }
+
+    /// The events of a run from this sequence number on. What stands before is given to [`recall`](Self::recall), the latest
+    /// record first, until [`is_ready_for`](Self::is_ready_for) says that it is enough.
+    pub fn from(run: RunId, next: u64) -> Self {
+        Self { is_known: next == 0, next, ..Self::new(run) }
+    }
+
+    /// Says whether the step of a record is known.
+    pub fn is_ready_for(&self, record: &Record) -> bool {
+        match record.operation {
+            _ if matches!(record.body, Body::Requested { .. }) => true,
+            Some(operation) => self.steps.contains_key(&operation),
+            None => self.is_known,
+        }
+    }
+
+    /// Takes note of a record that stands before those that were given, and after those that will be.
+    pub fn recall(&mut self, record: &Record) {
+        if let (Body::Requested { step, .. }, Some(operation)) = (&record.body, record.operation) {
+            self.steps.entry(operation).or_insert(*step);
+            if !std::mem::replace(&mut self.is_known, true) {
+                self.step = *step;
+            }
+        }
     }
 
     /// The run.
-    pub(crate) fn run(&self) -> RunId {
+    pub fn run(&self) -> RunId {
         self.run
     }
 
     /// The sequence number of the record that comes next.
-    pub(crate) fn next(&self) -> u64 {
+    pub fn next(&self) -> u64 {
         self.next
     }
 
     /// The event of a record; the step of an operation is known from its request.
-    pub(crate) fn event(&mut self, entry: Entry<'_>) -> Event {
+    pub fn event(&mut self, entry: Entry<'_>) -> Event {
         self.next = entry.seq + 1;
         if let (Body::Requested { step, .. }, Some(operation)) = (entry.body, entry.operation) {
-            self.step = *step;
+            (self.step, self.is_known) = (*step, true);
             self.steps.insert(operation, *step);
         }
         let step = entry.operation.and_then(|operation| self.steps.get(&operation)).copied();
@@ -95,13 +122,13 @@ impl Events {
             kind: entry.body.kind(),
             operation: entry.operation,
             parent: entry.parent,
-            time: text::exact_time(entry.at),
+            time: time::exact(entry.at),
             data: data(entry.body),
         }
     }
 
     /// The events of a whole journal.
-    pub(crate) fn of(run: RunId, records: &[Record]) -> impl Iterator<Item = Event> {
+    pub fn of(run: RunId, records: &[Record]) -> impl Iterator<Item = Event> {
         let mut events = Self::new(run);
         records.iter().map(move |record| events.event(record.into()))
     }

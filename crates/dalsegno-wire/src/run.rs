@@ -1,4 +1,4 @@
-//! The JSON documents of the verbs that tell about runs. The keys are a promise to scripts.
+//! Documents of runs: where one stands, its line in a listing, what came of a replay.
 
 use dalsegno_core::{AgentResponse, AgentState, Gate, OperationId, RunId, Status, Usage};
 use dalsegno_history::{Inspection, OperationView, ReplayReport, WaitingOperation};
@@ -7,14 +7,14 @@ use dalsegno_store::{Foreign, RunStatus, RunSummary};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::journal::{Event, Events};
-use super::output::Output;
-use super::steps::History;
-use super::text;
+use crate::event::{Event, Events};
+use crate::lineage::Lineage;
+use crate::operation::{attempts, by_operation, elapsed};
+use crate::time;
 
 /// What `run`, `resume` and `show` tell about a run.
 #[derive(Debug, Serialize)]
-pub(crate) struct Run {
+pub struct Run {
     run_id: RunId,
     agent: String,
     status: &'static str,
@@ -34,7 +34,7 @@ pub(crate) struct Run {
 
 /// An operation that waits for an answer.
 #[derive(Debug, Serialize)]
-struct Waiting {
+pub struct Waiting {
     run_id: RunId,
     kind: &'static str,
     operation: OperationId,
@@ -64,7 +64,7 @@ struct RunError {
 
 impl Run {
     /// The run as its process let go of it; `causes` are those of its error.
-    pub(crate) fn of(report: &RunReport, causes: &[String]) -> Self {
+    pub fn of(report: &RunReport, causes: &[String]) -> Self {
         let (status, response, waiting) = match &report.end {
             RunEnd::Ended(response) => (end(response.status), Some(response), &[][..]),
             RunEnd::Suspended { waiting, .. } => ("suspended", None, waiting.as_slice()),
@@ -78,7 +78,7 @@ impl Run {
             RunEnd::Suspended { wake_at, answer_by, .. } => (*wake_at, *answer_by),
             RunEnd::Ended(_) | RunEnd::Interrupted => (None, None),
         };
-        let (wake_at, answer_by) = (wake_at.map(text::exact_time), answer_by.map(text::exact_time));
+        let (wake_at, answer_by) = (wake_at.map(time::exact), answer_by.map(time::exact));
         Self { wake_at, answer_by, steps: report.steps, usage: report.usage, ..run }
     }
 
@@ -112,7 +112,8 @@ impl Run {
 }
 
 impl Waiting {
-    fn of(waiting: &WaitingOperation) -> Self {
+    /// The operation as it waits.
+    pub fn of(waiting: &WaitingOperation) -> Self {
         Self {
             run_id: waiting.run,
             kind: waiting.kind(),
@@ -130,20 +131,45 @@ impl Waiting {
     }
 }
 
-/// What `show` tells about a run.
+/// Where a run stands, as its journal says.
 #[derive(Debug, Serialize)]
-pub(crate) struct Shown<'i> {
+pub struct Standing {
     #[serde(flatten)]
     run: Run,
     /// Where it came from, if an archive brought it.
     #[serde(skip_serializing_if = "Option::is_none")]
     foreign: Option<Foreign>,
-    tenant: &'i str,
-    session: &'i str,
+    tenant: String,
+    session: String,
     #[serde(flatten)]
     lineage: Lineage,
     started: String,
     updated: String,
+}
+
+impl Standing {
+    /// The run as it was inspected.
+    pub fn of(inspection: &Inspection, lineage: Lineage) -> Self {
+        let Inspection { summary, state, response, waiting, .. } = inspection;
+        let status = summary.status.as_str();
+        let run = Run::new(summary.run, summary.agent.to_string(), status, response.as_ref(), waiting);
+        Self {
+            run: Run { steps: state.step(), usage: state.usage(), ..run },
+            foreign: summary.foreign,
+            tenant: summary.tenant.clone(),
+            session: summary.session.clone(),
+            lineage,
+            started: time::exact(summary.started_at),
+            updated: time::exact(summary.updated_at),
+        }
+    }
+}
+
+/// What `show` tells about a run.
+#[derive(Debug, Serialize)]
+pub struct Shown<'i> {
+    #[serde(flatten)]
+    standing: Standing,
     /// The operations in full, where they were asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     operations: Option<Vec<Value>>,
@@ -154,46 +180,33 @@ pub(crate) struct Shown<'i> {
 
 impl<'i> Shown<'i> {
     /// The run as it was inspected, with its state if that is wanted; the events of one step or of all.
-    pub(crate) fn of(
-        inspection: &'i Inspection,
-        lineage: Lineage,
-        with_state: bool,
-        step: Option<u64>,
-    ) -> Self {
-        let Inspection { summary, state, response, waiting, records, .. } = inspection;
-        let status = summary.status.as_str();
-        let run = Run::new(summary.run, summary.agent.to_string(), status, response.as_ref(), waiting);
+    pub fn of(inspection: &'i Inspection, lineage: Lineage, with_state: bool, step: Option<u64>) -> Self {
         Self {
-            run: Run { steps: state.step(), usage: state.usage(), ..run },
-            foreign: summary.foreign,
-            tenant: &summary.tenant,
-            session: &summary.session,
-            lineage,
-            started: text::exact_time(summary.started_at),
-            updated: text::exact_time(summary.updated_at),
+            standing: Standing::of(inspection, lineage),
             operations: None,
-            events: Events::of(summary.run, records)
+            events: Events::of(inspection.summary.run, &inspection.records)
                 .filter(|event| step.is_none_or(|step| event.is_of(step)))
                 .collect(),
-            state: with_state.then_some(state),
+            state: with_state.then_some(&inspection.state),
         }
     }
 
     /// The same with the operations in full: of one step or of all, and of these one with its parts or all.
-    pub(crate) fn with_operations(
+    pub fn with_operations(
         self,
         inspection: &Inspection,
         step: Option<u64>,
         only: Option<OperationId>,
     ) -> Self {
-        let history = History::of(inspection);
+        let records = by_operation(&inspection.records);
         let views = inspection.steps.iter().filter(|view| step.is_none_or(|step| view.step == step));
         let all = views.flat_map(|view| view.operations.iter().map(|one| (view.step, one)));
         let is_meant =
             |one: &OperationView| only.is_none_or(|only| one.operation == only || one.parent == Some(only));
         let operations = all.filter(|(_, one)| is_meant(one)).map(|(step, one)| {
-            let attempts = history.attempts(one.operation);
-            let elapsed = history.elapsed(one.operation).map(|elapsed| elapsed.as_millis() as u64);
+            let own = || records.get(&one.operation).into_iter().flatten().copied();
+            let attempts = attempts(own());
+            let elapsed = elapsed(own()).map(|elapsed| elapsed.as_millis() as u64);
             serde_json::json!({
                 "step": step,
                 "operation": one.operation,
@@ -210,69 +223,9 @@ impl<'i> Shown<'i> {
     }
 }
 
-/// Where a run came from. What is unknown or does not apply is left out.
-#[derive(Debug, Default, Serialize)]
-pub(crate) struct Lineage {
-    /// The run that this one is a child of.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) parent: Option<RunId>,
-    /// The run that this one is a fork of.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) forked_from: Option<RunId>,
-    /// The foreign run that this one continues.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) adopted_from: Option<RunId>,
-    /// Who adopted it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) adopted_by: Option<String>,
-    /// The first step of its own; it shares those before.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) from_step: Option<u64>,
-    /// The operations whose outcomes were replaced.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) replaced: Vec<OperationId>,
-    /// The model, where the other run had another one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) model: Option<String>,
-    /// It has another configuration than the run that it is a fork of.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) other_configuration: bool,
-}
-
-impl Lineage {
-    /// Tells where a run came from, if it did not begin by itself.
-    pub(crate) fn tell(&self, output: &mut Output) {
-        let Self { parent, forked_from, adopted_from, adopted_by, from_step, replaced, model, .. } = self;
-        if let Some(parent) = parent {
-            output.stdout.line(format_args!("child of run {}", text::short(parent)));
-        }
-        let mut line = match (forked_from, adopted_from) {
-            (Some(run), _) => format!("fork of run {}", text::short(run)),
-            (None, Some(run)) => format!("adopted: continues the foreign run {}", text::short(run)),
-            (None, None) => return,
-        };
-        if let Some(step) = from_step {
-            line.push_str(&format!(" from step {step}"));
-        }
-        if let Some(by) = adopted_by {
-            line.push_str(&format!(", by {by}"));
-        }
-        if !replaced.is_empty() {
-            let ids: Vec<String> = replaced.iter().map(text::short).collect();
-            line.push_str(&format!(", with another outcome of {}", ids.join(", ")));
-        }
-        match model {
-            Some(model) => line.push_str(&format!(", with model `{model}`")),
-            None if self.other_configuration => line.push_str(", with the current agent file"),
-            None => {}
-        }
-        output.stdout.line(line);
-    }
-}
-
 /// What `runs` tells about a run.
 #[derive(Debug, Serialize)]
-pub(crate) struct Listed {
+pub struct Listed {
     run_id: RunId,
     agent: String,
     tenant: String,
@@ -304,25 +257,20 @@ pub(crate) struct Listed {
 
 impl Listed {
     /// A line of the listing.
-    pub(crate) fn of(
-        summary: &RunSummary,
-        asked: Option<&str>,
-        interrupted: bool,
-        usage: Option<Usage>,
-    ) -> Self {
+    pub fn of(summary: &RunSummary, asked: Option<&str>, interrupted: bool, usage: Option<Usage>) -> Self {
         Self {
             run_id: summary.run,
             agent: summary.agent.to_string(),
             tenant: summary.tenant.clone(),
             session: summary.session.clone(),
             status: summary.status,
-            started: text::exact_time(summary.started_at),
-            updated: text::exact_time(summary.updated_at),
+            started: time::exact(summary.started_at),
+            updated: time::exact(summary.updated_at),
             records: summary.records,
             text: asked.map(str::to_owned),
             parent: summary.parent,
             waiting: summary.waiting.clone(),
-            wake_at: summary.wake_at.map(text::exact_time),
+            wake_at: summary.wake_at.map(time::exact),
             interrupted,
             usage,
             foreign: summary.foreign,
@@ -332,21 +280,22 @@ impl Listed {
 
 /// What `show` tells about a run whose content was erased.
 #[derive(Debug, Serialize)]
-pub(crate) struct ErasedRun {
+pub struct ErasedRun {
     erased: bool,
     #[serde(flatten)]
     run: Listed,
 }
 
 impl ErasedRun {
-    pub(crate) fn of(summary: &RunSummary) -> Self {
+    /// Its line in the listing, which is all that the journal keeps.
+    pub fn of(summary: &RunSummary) -> Self {
         Self { erased: true, run: Listed::of(summary, None, false, None) }
     }
 }
 
 /// What `replay` tells.
 #[derive(Debug, Serialize)]
-pub(crate) struct Replayed {
+pub struct Replayed {
     run_id: RunId,
     identical: bool,
     steps: u64,
@@ -356,7 +305,7 @@ pub(crate) struct Replayed {
 
 impl Replayed {
     /// What came of a replay.
-    pub(crate) fn of(report: &ReplayReport) -> Self {
+    pub fn of(report: &ReplayReport) -> Self {
         let divergence = report.divergence.as_ref().map(|divergence| {
             serde_json::json!({ "step": divergence.step, "expected": divergence.expected, "got": divergence.got })
         });
@@ -366,7 +315,7 @@ impl Replayed {
 }
 
 /// The end of a run in a word.
-pub(crate) fn end(status: Status) -> &'static str {
+pub fn end(status: Status) -> &'static str {
     match status {
         Status::Completed => "completed",
         Status::Failed => "failed",

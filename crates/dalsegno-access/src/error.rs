@@ -1,0 +1,107 @@
+//! Why keys cannot be used.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why the file of keys cannot be opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The file or its folder cannot be used.
+    #[error("cannot open `{}`, the file of access keys", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The file belongs to another user.
+    #[error("`{}`, the file of access keys, belongs to another user", path.display())]
+    NotOurs {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Another program's database.
+    #[error("`{}` is not a file of access keys", path.display())]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A newer release wrote it.
+    #[error("`{}` has version {found}, and this release reads version {known}: use a newer release", path.display())]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        found: i64,
+        /// The version of this release.
+        known: i64,
+    },
+    /// The database failed.
+    #[error("cannot use `{}`, the file of access keys", path.display())]
+    Storage {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: rusqlite::Error,
+    },
+}
+
+/// Why keys cannot be added, listed or revoked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum KeyError {
+    /// There is no such key.
+    #[error("there is no access key `{id}`: see `dalsegno key list`")]
+    Unknown {
+        /// The id that was given.
+        id: String,
+    },
+    /// The id is the beginning of several ones.
+    #[error("`{id}` is the beginning of several access keys: {}", found.join(", "))]
+    Ambiguous {
+        /// What was given.
+        id: String,
+        /// The ids that begin so.
+        found: Vec<String>,
+    },
+    /// A key without scopes allows nothing.
+    #[error("an access key needs at least one scope")]
+    NoScope,
+    /// The name is none.
+    #[error("the name of an access key has 1 to 64 visible characters")]
+    Name,
+    /// An entry of the file cannot be read.
+    #[error("the access key `{id}` is damaged in its file: revoke it, and make a new one")]
+    Damaged {
+        /// Its id.
+        id: String,
+    },
+    /// The system gave no random bytes.
+    #[error("the system gave no random bytes for the key")]
+    Random {
+        /// Why.
+        source: getrandom::Error,
+    },
+    /// The database failed.
+    #[error("the file of access keys cannot be read or written")]
+    Storage(#[from] rusqlite::Error),
+}
+
+/// Why a key that a client showed is not good.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refused {
+    /// It is no key, or none that is known.
+    #[error("the access key is unknown")]
+    Unknown,
+    /// It was revoked.
+    #[error("the access key was revoked")]
+    Revoked,
+    /// Its time is over.
+    #[error("the access key has expired")]
+    Expired,
+    /// Whether it is good cannot be said now.
+    #[error("the access key cannot be checked now")]
+    Unavailable(#[source] KeyError),
+}

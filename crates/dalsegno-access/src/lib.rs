@@ -1,0 +1,34 @@
+//! Who may do what through the server.
+//!
+//! A client shows a key. [`KeyStore::check`] compares it with what is kept and returns an [`Access`]: the one way to get one.
+//! Whatever reads or changes something for a client takes an `Access`, so that nothing happens without a checked key.
+//!
+//! ```
+//! use dalsegno_access::{KeyStore, NewKey, Reach, Scope};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let folder = tempfile::tempdir()?;
+//! let store = KeyStore::open(folder.path().join("access.db"))?;
+//! let new = NewKey { reach: Reach::Tenant("acme".to_owned()), scopes: [Scope::RunsRead].into(), ..NewKey::default() };
+//! let (entry, key) = store.add(&new, 0)?;
+//! let access = store.check(key.expose(), 1)?;
+//! assert!(access.may(Scope::RunsRead) && !access.may(Scope::AnswersWrite));
+//! assert!(access.sees("acme") && !access.sees("other"));
+//! store.revoke(&entry.id, 2)?;
+//! assert!(store.check(key.expose(), 3).is_err());
+//! # Ok(())
+//! # }
+//! ```
+
+mod access;
+mod error;
+mod key;
+mod schema;
+mod scope;
+mod store;
+
+pub use access::{Access, Reach};
+pub use error::{KeyError, OpenError, Refused};
+pub use key::{Key, KeyEntry, KeyState, NewKey};
+pub use scope::{Scope, UnknownScope};
+pub use store::KeyStore;

@@ -1,0 +1,76 @@
+//! What a key allows.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::Serialize;
+
+/// One thing that a key may allow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[non_exhaustive]
+pub enum Scope {
+    /// To list runs, without what they were asked.
+    #[serde(rename = "runs:list")]
+    RunsList,
+    /// To read runs: requests, records, answers, and what they wait for.
+    #[serde(rename = "runs:read")]
+    RunsRead,
+    /// To start, fork and cancel runs.
+    #[serde(rename = "runs:write")]
+    RunsWrite,
+    /// To answer what runs wait for, approvals included.
+    #[serde(rename = "answers:write")]
+    AnswersWrite,
+    /// To list the agents.
+    #[serde(rename = "agents:read")]
+    AgentsRead,
+    /// To read the metrics of the process, which are of all tenants.
+    #[serde(rename = "metrics:read")]
+    MetricsRead,
+}
+
+impl Scope {
+    /// Every scope.
+    pub const ALL: &[Self] = &[
+        Self::RunsList,
+        Self::RunsRead,
+        Self::RunsWrite,
+        Self::AnswersWrite,
+        Self::AgentsRead,
+        Self::MetricsRead,
+    ];
+
+    /// The scope as it is written, such as `runs:read`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::RunsList => "runs:list",
+            Self::RunsRead => "runs:read",
+            Self::RunsWrite => "runs:write",
+            Self::AnswersWrite => "answers:write",
+            Self::AgentsRead => "agents:read",
+            Self::MetricsRead => "metrics:read",
+        }
+    }
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A word that is no scope.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{given}` is not a scope: expected one of {}", Scope::ALL.iter().map(|scope| format!("`{scope}`")).collect::<Vec<_>>().join(", "))]
+pub struct UnknownScope {
+    given: String,
+}
+
+impl FromStr for Scope {
+    type Err = UnknownScope;
+
+    fn from_str(text: &str) -> Result<Self, UnknownScope> {
+        let known = Self::ALL.iter().copied().find(|scope| scope.as_str() == text);
+        known.ok_or_else(|| UnknownScope { given: text.to_owned() })
+    }
+}

@@ -1,0 +1,64 @@
+//! The errors of `dalsegno serve` and `dalsegno key`.
+
+use dalsegno_access::{KeyError, OpenError};
+use dalsegno_server::ServeError;
+
+use super::{Error, ErrorClass};
+use crate::exit::Exit;
+
+/// Why the server or its keys cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ServeTrouble {
+    #[error(transparent)]
+    File(#[from] OpenError),
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    #[error(transparent)]
+    Serve(ServeError),
+}
+
+impl ServeTrouble {
+    pub(super) fn class(&self) -> ErrorClass {
+        let bad_input = |code| ErrorClass::new(Exit::BadInput, code);
+        let failed = |code| ErrorClass::new(Exit::Failed, code);
+        match self {
+            Self::File(_) => failed("access_keys")
+                .with_help("restore the file from a backup, or move it away and make new keys"),
+            Self::Key(KeyError::Unknown { .. } | KeyError::Ambiguous { .. }) => {
+                bad_input("unknown_key").with_help("list the keys with `dalsegno key list`")
+            }
+            Self::Key(KeyError::NoScope | KeyError::Name) => bad_input("bad_argument"),
+            Self::Key(_) => failed("access_keys"),
+            Self::Serve(ServeError::Listen { .. }) => bad_input("address")
+                .with_help("name an address of this machine with a free port, such as `127.0.0.1:8700`"),
+            Self::Serve(ServeError::NotEncrypted { .. }) => bad_input("not_encrypted").with_help(
+                "put a proxy with TLS before it and set `behind_proxy = true` in `[serve]`, or listen at `127.0.0.1:8700`",
+            ),
+            Self::Serve(ServeError::NoKeys { .. }) => {
+                bad_input("no_access_key").with_help("make one with `dalsegno key add`")
+            }
+            Self::Serve(_) => failed("serve"),
+        }
+    }
+}
+
+impl From<OpenError> for Error {
+    fn from(error: OpenError) -> Self {
+        ServeTrouble::from(error).into()
+    }
+}
+
+impl From<KeyError> for Error {
+    fn from(error: KeyError) -> Self {
+        ServeTrouble::from(error).into()
+    }
+}
+
+impl From<ServeError> for Error {
+    fn from(error: ServeError) -> Self {
+        match error {
+            ServeError::Engine(error) => error.into(),
+            error => ServeTrouble::Serve(error).into(),
+        }
+    }
+}

@@ -1,0 +1,335 @@
+//! Follows a run by its place in the journal, at the reader's pace.
+//!
+//! A [`Tail`] is a position and not a queue: it holds a run and a sequence number, and reads the journal when it is asked
+//! for more. So a slow reader costs nothing, and one that comes back names the last record that it has. Records that this
+//! process writes wake it at once; those of other processes are found by the version of the journal.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use dalsegno_core::{OperationId, RunId};
+use dalsegno_history::{HistoryError, Journal};
+use dalsegno_store::{Record, RunStatus, RunSummary};
+use tokio::sync::watch;
+
+use crate::engine::Engine;
+
+/// How often the journal is asked whether another process has written.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Most records that are read at once.
+const AT_ONCE: usize = 200;
+
+/// What comes next in a run that is followed.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Tailed {
+    /// Records, in their order.
+    Records(Vec<Record>),
+    /// A part of a model's reply that streams. Ephemeral: a later attempt of the same operation voids it, and the record of the
+    /// outcome stands on its own. It comes from attempts that this process makes, and of these from such as began after
+    /// the first run was followed.
+    Delta {
+        /// The model call.
+        operation: OperationId,
+        /// The attempt, from 1.
+        attempt: u32,
+        /// The number of bytes of the reply before this text.
+        offset: usize,
+        /// The text.
+        text: String,
+    },
+    /// All records are read, and the run is suspended; comes once until there are further ones.
+    Suspended(RunSummary),
+    /// All records are read, and the run has ended.
+    Ended(RunSummary),
+}
+
+/// A position in a run, and the way on from there.
+pub struct Tail {
+    journal: Journal,
+    run: RunId,
+    next: u64,
+    /// The position at which it was told that the run is suspended.
+    rested: Option<u64>,
+    followed: Arc<Followed>,
+    changed: watch::Receiver<u64>,
+    /// What a model says, and how much of it was handed out.
+    heard: Vec<(Arc<Speech>, usize)>,
+    tails: Arc<Tails>,
+}
+
+impl std::fmt::Debug for Tail {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tail").field("run", &self.run).field("next", &self.next).finish_non_exhaustive()
+    }
+}
+
+impl Engine {
+    /// Follows a run from this sequence number on.
+    ///
+    /// # Errors
+    /// When there is no such run, or the store cannot be read.
+    pub async fn tail(&self, run: RunId, from: u64) -> Result<Tail, HistoryError> {
+        let journal = self.journal().clone();
+        journal.summary(run).await?;
+        let tails = Arc::clone(&self.ports().tails);
+        let followed = tails.follow(run, &journal);
+        let changed = followed.changes.subscribe();
+        Ok(Tail { journal, run, next: from, rested: None, followed, changed, heard: Vec::new(), tails })
+    }
+}
+
+impl Tail {
+    /// The sequence number of the record that comes next.
+    pub fn position(&self) -> u64 {
+        self.next
+    }
+
+    /// Waits for what comes next. After [`Tailed::Ended`] it is told again.
+    ///
+    /// # Errors
+    /// When the run is gone, its journal is damaged or was erased, or the store cannot be read.
+    pub async fn next(&mut self) -> Result<Tailed, HistoryError> {
+        loop {
+            // Whatever changes from here on wakes it again.
+            self.changed.borrow_and_update();
+            let summary = self.journal.summary(self.run).await?;
+            if summary.records > self.next {
+                let page = self.journal.store().page(self.run, self.next, AT_ONCE).await?;
+                let records = page.into_records()?;
+                if let Some(last) = records.last() {
+                    self.next = last.seq + 1;
+                    let is_over = |speech: &Speech| {
+                        records.iter().any(|record| record.operation == Some(speech.operation))
+                    };
+                    self.heard.retain(|(speech, _)| !is_over(speech));
+                    return Ok(Tailed::Records(records));
+                }
+            }
+            if let Some(delta) = self.delta() {
+                return Ok(delta);
+            }
+            if summary.status.is_end() {
+                return Ok(Tailed::Ended(summary));
+            }
+            if summary.status == RunStatus::Suspended && self.rested != Some(self.next) {
+                self.rested = Some(self.next);
+                return Ok(Tailed::Suspended(summary));
+            }
+            // The sender is in `followed`, so that it is there.
+            let _ = self.changed.changed().await;
+        }
+    }
+
+    /// What a model has said that was not handed out yet.
+    fn delta(&mut self) -> Option<Tailed> {
+        for speech in self.followed.speeches() {
+            if !self.heard.iter().any(|(heard, _)| Arc::ptr_eq(heard, &speech)) {
+                self.heard.push((speech, 0));
+            }
+        }
+        self.heard.iter_mut().find_map(|(speech, given)| {
+            let said = speech.said.lock().unwrap_or_else(PoisonError::into_inner);
+            let text = said.get(*given..).filter(|text| !text.is_empty())?.to_owned();
+            let offset = std::mem::replace(given, said.len());
+            Some(Tailed::Delta { operation: speech.operation, attempt: speech.attempt, offset, text })
+        })
+    }
+}
+
+impl Drop for Tail {
+    fn drop(&mut self) {
+        self.tails.leave(self.run);
+    }
+}
+
+/// The runs that are followed in this process.
+#[derive(Debug, Default)]
+pub(crate) struct Tails {
+    runs: Mutex<Runs>,
+    /// A run was followed: what models say is kept while they say it.
+    listens: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct Runs {
+    followed: BTreeMap<RunId, Arc<Followed>>,
+    /// A task looks for records of other processes.
+    is_watched: bool,
+}
+
+/// A run that is followed, or in which a model speaks.
+#[derive(Debug)]
+struct Followed {
+    /// Goes up whenever there may be something new.
+    changes: watch::Sender<u64>,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    tails: usize,
+    /// The number of its records, as far as it is known here.
+    records: u64,
+    speeches: Vec<Arc<Speech>>,
+}
+
+impl Default for Followed {
+    fn default() -> Self {
+        Self { changes: watch::Sender::new(0), inner: Mutex::default() }
+    }
+}
+
+impl Followed {
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn speeches(&self) -> Vec<Arc<Speech>> {
+        self.inner().speeches.clone()
+    }
+
+    fn wake(&self) {
+        self.changes.send_modify(|changes| *changes += 1);
+    }
+
+    /// Takes note of how many records there are.
+    fn records(&self, records: u64) {
+        let before = std::mem::replace(&mut self.inner().records, records);
+        if before != records {
+            self.wake();
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        let inner = self.inner();
+        inner.tails == 0 && inner.speeches.is_empty()
+    }
+}
+
+impl Tails {
+    fn runs(&self) -> MutexGuard<'_, Runs> {
+        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn follow(self: &Arc<Self>, run: RunId, journal: &Journal) -> Arc<Followed> {
+        self.listens.store(true, Ordering::Relaxed);
+        let mut runs = self.runs();
+        let followed = Arc::clone(runs.followed.entry(run).or_default());
+        followed.inner().tails += 1;
+        if !std::mem::replace(&mut runs.is_watched, true) {
+            tokio::spawn(watch(Arc::downgrade(self), journal.clone()));
+        }
+        followed
+    }
+
+    fn leave(&self, run: RunId) {
+        let mut runs = self.runs();
+        if let Some(followed) = runs.followed.get(&run) {
+            followed.inner().tails -= 1;
+            if followed.is_idle() {
+                runs.followed.remove(&run);
+            }
+        }
+    }
+
+    /// This process has written records of a run, of which there are so many now.
+    pub(crate) fn recorded(&self, run: RunId, records: u64) {
+        let followed = self.runs().followed.get(&run).map(Arc::clone);
+        if let Some(followed) = followed {
+            followed.records(records);
+        }
+    }
+
+    /// A model begins to speak; none where nobody has followed any run.
+    pub(crate) fn speak(
+        self: &Arc<Self>,
+        run: RunId,
+        operation: OperationId,
+        attempt: u32,
+    ) -> Option<Speaker> {
+        if !self.listens.load(Ordering::Relaxed) {
+            return None;
+        }
+        let speech = Arc::new(Speech { operation, attempt, said: Mutex::default() });
+        // Under the lock, so that it is not forgotten before it has a speech.
+        let mut runs = self.runs();
+        let followed = Arc::clone(runs.followed.entry(run).or_default());
+        followed.inner().speeches.push(Arc::clone(&speech));
+        Some(Speaker { run, speech, followed, tails: Arc::clone(self) })
+    }
+
+    /// The runs that are followed; none when nobody follows any, and then the task that asks ends.
+    fn watched(&self) -> Vec<RunId> {
+        let mut runs = self.runs();
+        let is_followed =
+            |(run, followed): (&RunId, &Arc<Followed>)| (followed.inner().tails > 0).then_some(*run);
+        let watched: Vec<RunId> = runs.followed.iter().filter_map(is_followed).collect();
+        runs.is_watched = !watched.is_empty();
+        watched
+    }
+}
+
+/// Looks for records that other processes have written, as long as a run is followed.
+async fn watch(tails: Weak<Tails>, journal: Journal) {
+    let mut version = None;
+    let mut before = Vec::new();
+    loop {
+        tokio::time::sleep(LOOK).await;
+        let Some(tails) = tails.upgrade() else { return };
+        let runs = tails.watched();
+        if runs.is_empty() {
+            return;
+        }
+        // One that cannot tell is looked at each time.
+        let now = journal.store().version().await.ok();
+        if now.is_some() && now == version && runs == before {
+            continue;
+        }
+        // Trouble with the journal passes, or each reader meets it itself.
+        let Ok(heads) = journal.store().heads(&runs).await else { continue };
+        (version, before) = (now, runs);
+        for (run, records) in heads {
+            tails.recorded(run, records);
+        }
+    }
+}
+
+/// What a model says in one attempt, so far.
+#[derive(Debug)]
+struct Speech {
+    operation: OperationId,
+    attempt: u32,
+    said: Mutex<String>,
+}
+
+/// Keeps what a model says as long as it speaks.
+#[derive(Debug)]
+pub(crate) struct Speaker {
+    run: RunId,
+    speech: Arc<Speech>,
+    followed: Arc<Followed>,
+    tails: Arc<Tails>,
+}
+
+impl Speaker {
+    /// More of what it says, without secrets.
+    pub(crate) fn say(&self, text: &str) {
+        self.speech.said.lock().unwrap_or_else(PoisonError::into_inner).push_str(text);
+        self.followed.wake();
+    }
+}
+
+impl Drop for Speaker {
+    fn drop(&mut self) {
+        let mut runs = self.tails.runs();
+        self.followed.inner().speeches.retain(|speech| !Arc::ptr_eq(speech, &self.speech));
+        if self.followed.is_idle()
+            && runs.followed.get(&self.run).is_some_and(|one| Arc::ptr_eq(one, &self.followed))
+        {
+            runs.followed.remove(&self.run);
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! The accept loop: connections within limits, and an end to those that are too slow.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::{ConnectInfo, Request};
+use dalsegno_access::KeyStore;
+use dalsegno_runtime::{Clock, Engine, EngineError, SystemClock, WorkerEvent, WorkerOptions, WorkerReport};
+use dalsegno_telemetry::Telemetry;
+use dalsegno_workspace::ServeSettings;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::service::TowerToHyperService;
+use tokio::net::TcpListener;
+use tokio::sync::{Semaphore, watch};
+use tokio_io_timeout::TimeoutStream;
+use tower::ServiceExt as _;
+
+use crate::hands::Hands;
+use crate::limits::Limits;
+use crate::routes::router;
+use crate::shared::Shared;
+
+/// The longest that the head of a request may take to arrive; a connection that is idle as long is closed.
+const HEADERS_WITHIN: Duration = Duration::from_secs(10);
+/// Most bytes of the head of a request.
+const HEADERS: usize = 16 << 10;
+/// The longest that a client may take nothing of what it is sent.
+const TAKEN_WITHIN: Duration = Duration::from_secs(30);
+/// The longest that connections stay after the server was told to stop.
+const DRAINED_WITHIN: Duration = Duration::from_secs(30);
+/// The pause after a connection could not be accepted, such as without a free file descriptor.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// Why a server cannot serve.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServeError {
+    /// The address is not free, or not this machine's.
+    #[error("cannot listen at `{address}`")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        source: io::Error,
+    },
+    /// The address is reachable from other machines, and nothing encrypts.
+    #[error("`{address}` is not a loopback address, and connections to this server are not encrypted")]
+    NotEncrypted {
+        /// The address.
+        address: SocketAddr,
+    },
+    /// The address is reachable from other machines, and no key is there.
+    #[error("`{address}` is not a loopback address, and there is no active access key")]
+    NoKeys {
+        /// The address.
+        address: SocketAddr,
+    },
+    /// The keys cannot be read.
+    #[error(transparent)]
+    Keys(#[from] dalsegno_access::KeyError),
+    /// The runs cannot be performed.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+}
+
+/// A server that listens and does not serve yet.
+pub struct Server {
+    listener: TcpListener,
+    address: SocketAddr,
+    engine: Engine,
+    keys: KeyStore,
+    telemetry: Telemetry,
+    settings: ServeSettings,
+    clock: Arc<dyn Clock>,
+}
+
+impl Server {
+    /// Listens at the address that the settings name.
+    ///
+    /// # Errors
+    /// When the address is not free, or it is one that other machines reach and nothing protects it.
+    pub async fn bind(
+        engine: Engine,
+        keys: KeyStore,
+        telemetry: Telemetry,
+        settings: ServeSettings,
+    ) -> Result<Self, ServeError> {
+        let address = settings.address;
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        if !address.ip().is_loopback() {
+            if !settings.behind_proxy {
+                return Err(ServeError::NotEncrypted { address });
+            }
+            if !keys.has_active(clock.now().as_millis())? {
+                return Err(ServeError::NoKeys { address });
+            }
+        }
+        let failed = |source| ServeError::Listen { address, source };
+        let listener = TcpListener::bind(address).await.map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        Ok(Self { listener, address, engine, keys, telemetry, settings, clock })
+    }
+
+    /// Where it listens; the port that was free if none was named.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves, and performs runs as a worker does, until `stop` is done. Then it takes nothing new, ends streams and waits, and
+    /// leaves its runs for another process.
+    ///
+    /// # Errors
+    /// When runs cannot be performed.
+    pub async fn serve(
+        self,
+        options: &WorkerOptions,
+        stop: impl Future<Output = ()>,
+        tell: impl FnMut(WorkerEvent<'_>),
+    ) -> Result<WorkerReport, ServeError> {
+        let Self { listener, engine, keys, telemetry, settings, clock, .. } = self;
+        let (stopping, stopped) = watch::channel(false);
+        let shared = Arc::new(Shared {
+            limits: Limits::new(&settings),
+            hands: Hands::new(stopped.clone()),
+            engine: engine.clone(),
+            keys,
+            telemetry,
+            settings,
+            clock,
+            stopping: stopped.clone(),
+        });
+        let accepting = tokio::spawn(accept(listener, Arc::clone(&shared), stopped));
+        let stop = async move {
+            stop.await;
+            stopping.send_replace(true);
+        };
+        let report = engine.work(options, stop, tell).await?;
+        shared.hands.left().await;
+        // Its only way to fail is a panic, which the log has.
+        let _ = accepting.await;
+        Ok(report)
+    }
+}
+
+async fn accept(listener: TcpListener, shared: Arc<Shared>, mut stopping: watch::Receiver<bool>) {
+    let room = Arc::new(Semaphore::new(shared.settings.connections));
+    let router = router(Arc::clone(&shared));
+    let graceful = GracefulShutdown::new();
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(HEADERS_WITHIN).max_buf_size(HEADERS);
+    loop {
+        // With all places taken, further clients wait in the queue of the system.
+        let accepted = async {
+            let permit = Arc::clone(&room).acquire_owned().await.ok()?;
+            Some((permit, listener.accept().await))
+        };
+        let accepted = tokio::select! {
+            accepted = accepted => accepted,
+            _ = stopping.wait_for(|stopping| *stopping) => break,
+        };
+        match accepted {
+            None => break,
+            Some((_, Err(_))) => tokio::time::sleep(PAUSE).await,
+            Some((permit, Ok((stream, client)))) => {
+                let watcher = graceful.watcher();
+                // What is sent is small, and is to arrive at once.
+                let _ = stream.set_nodelay(true);
+                let mut stream = TimeoutStream::new(stream);
+                stream.set_write_timeout(Some(TAKEN_WITHIN));
+                let service = router.clone().map_request(move |request: Request<Incoming>| {
+                    let mut request = request.map(Body::new);
+                    request.extensions_mut().insert(ConnectInfo(client));
+                    request
+                });
+                let service = TowerToHyperService::new(service);
+                let connection = http.serve_connection(TokioIo::new(Box::pin(stream)), service);
+                tokio::spawn(async move {
+                    // A client that goes away or is too slow has no answer, and no other is harmed.
+                    let _ = watcher.watch(connection).await;
+                    drop(permit);
+                });
+            }
+        }
+    }
+    drop(listener);
+    if tokio::time::timeout(DRAINED_WITHIN, graceful.shutdown()).await.is_err() {
+        tracing::warn!("connections were open 30 s after the server was told to stop, and are closed");
+    }
+}

@@ -1,0 +1,124 @@
+//! Bodies of requests: bounded, in time, and without anything that is not understood.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::{FromRequest, Request};
+use axum::http::header::CONTENT_TYPE;
+use http_body_util::{BodyExt as _, Limited};
+use serde::de::DeserializeOwned;
+
+use crate::problem::{Code, Problem};
+use crate::shared::Shared;
+
+/// The longest that a body may take to arrive, whatever its size.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How deep JSON may be nested.
+const DEPTH: u32 = 64;
+
+/// A JSON body of a known form. An empty body is an empty object.
+pub(crate) struct Json<T>(pub(crate) T);
+
+impl<T: DeserializeOwned> FromRequest<Arc<Shared>> for Json<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, shared: &Arc<Shared>) -> Result<Self, Problem> {
+        let kind = request.headers().get(CONTENT_TYPE).map(|kind| kind.as_bytes().to_ascii_lowercase());
+        let bytes = collect(request.into_body(), shared.settings.body).await?;
+        if bytes.is_empty() {
+            return parse(b"{}").map(Self);
+        }
+        // A form that a browser sends without asking is no JSON.
+        let is_json = kind.is_some_and(|kind| {
+            kind.split(|byte| *byte == b';')
+                .next()
+                .is_some_and(|kind| kind.trim_ascii() == b"application/json")
+        });
+        if !is_json {
+            let help = "send `Content-Type: application/json`";
+            return Err(Problem::parameter("content-type", "is not `application/json`", help)
+                .with_status(axum::http::StatusCode::UNSUPPORTED_MEDIA_TYPE));
+        }
+        parse(&bytes).map(Self)
+    }
+}
+
+async fn collect(body: Body, most: u64) -> Result<Vec<u8>, Problem> {
+    let limited = Limited::new(body, usize::try_from(most).unwrap_or(usize::MAX));
+    match tokio::time::timeout(PATIENCE, limited.collect()).await {
+        Err(_) => Err(Problem::new(
+            Code::TooSlow,
+            format!("the body did not arrive within {} s", PATIENCE.as_secs()),
+            "send it again, over a faster connection",
+        )),
+        Ok(Ok(body)) => Ok(body.to_bytes().to_vec()),
+        Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
+            let detail = format!("the body has more than {most} bytes");
+            Err(Problem::new(
+                Code::TooLarge,
+                detail,
+                "send less, or raise `body` in `[serve]` of dalsegno.toml",
+            ))
+        }
+        Ok(Err(_)) => {
+            Err(Problem::new(Code::BadRequest, "the body ended before it was complete", "send it again"))
+        }
+    }
+}
+
+/// Reads JSON of a known form.
+fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+    let help = "send a JSON object as the book describes it: unknown keys are refused, never dropped";
+    let failed = |detail: String| Problem::new(Code::BadRequest, detail.clone(), help).at("", detail);
+    if depth(bytes) > DEPTH {
+        return Err(failed(format!("the body is nested deeper than {DEPTH} levels")));
+    }
+    serde_json::from_slice(bytes).map_err(|error| failed(format!("the body cannot be read: {error}")))
+}
+
+/// How deep brackets are nested. Of what is no JSON it is some number, and the parser says the rest.
+fn depth(bytes: &[u8]) -> u32 {
+    let (mut depth, mut deepest, mut in_text, mut is_escaped) = (0_u32, 0, false, false);
+    for byte in bytes {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if in_text => is_escaped = true,
+            b'"' => in_text = !in_text,
+            b'[' | b'{' if !in_text => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            b']' | b'}' if !in_text => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    deepest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn brackets_in_texts_do_not_count() {
+        for (text, expected) in [
+            ("", 0),
+            ("1", 0),
+            ("[]", 1),
+            (r#"{"a":[{"b":1}],"c":[]}"#, 3),
+            (r#"["[[[", "\"[[", "\\"]"#, 1),
+            ("]]]][", 1),
+        ] {
+            assert_eq!(depth(text.as_bytes()), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_nested_too_deep_is_refused_and_as_deep_as_allowed_is_read() {
+        let nested = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
+        assert!(parse::<serde_json::Value>(nested(64).as_bytes()).is_ok());
+        assert!(parse::<serde_json::Value>(nested(65).as_bytes()).is_err());
+        assert!(parse::<serde_json::Value>(nested(1_000_000).as_bytes()).is_err());
+    }
+}

@@ -1,0 +1,57 @@
+//! Where the next page of a listing begins, as a text that means nothing to clients.
+
+use dalsegno_core::RunId;
+use data_encoding::BASE64URL_NOPAD;
+
+/// The bytes of the digest of a listing.
+const LIST: usize = 8;
+
+/// What tells one listing from another: its name, its filters, and whose runs it shows.
+pub(crate) struct List([u8; LIST]);
+
+impl List {
+    pub(crate) fn of(name: &str, facts: &impl serde::Serialize) -> Self {
+        let facts = serde_json::json!([name, facts]).to_string();
+        let mut digest = [0; LIST];
+        digest.copy_from_slice(&blake3::hash(facts.as_bytes()).as_bytes()[..LIST]);
+        Self(digest)
+    }
+
+    /// The cursor after this run.
+    pub(crate) fn after(&self, run: RunId) -> String {
+        let mut bytes = self.0.to_vec();
+        bytes.extend_from_slice(run.as_bytes());
+        BASE64URL_NOPAD.encode(&bytes)
+    }
+
+    /// The run after which a page begins; none if the cursor is of another list, or none.
+    pub(crate) fn read(&self, cursor: &str) -> Option<RunId> {
+        let bytes = BASE64URL_NOPAD.decode(cursor.as_bytes()).ok()?;
+        let run = bytes.strip_prefix(&self.0)?;
+        Some(RunId::from_bytes(run.try_into().ok()?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_cursor_is_of_one_list_alone() {
+        let run = RunId::from_bytes([7; 16]);
+        let (one, other) = (List::of("runs", &["a"]), List::of("runs", &["b"]));
+        let cursor = one.after(run);
+        assert_eq!(one.read(&cursor), Some(run));
+        assert_eq!(other.read(&cursor), None);
+        assert_eq!(List::of("inbox", &["a"]).read(&cursor), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_a_cursor_or_none(text in ".*") {
+            prop_assert_eq!(List::of("runs", &()).read(&text), None);
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! What stands before every handler: the name of the host, the key, its scope, its rate.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use axum::extract::{ConnectInfo, FromRequestParts, Request, State};
+use axum::http::header::{AUTHORIZATION, CACHE_CONTROL, HOST};
+use axum::http::request::Parts;
+use axum::http::{HeaderValue, StatusCode};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+use dalsegno_access::{Access, Refused, Scope};
+
+use crate::params;
+use crate::problem::{Code, Problem};
+use crate::shared::Shared;
+
+/// The access of the client, which the guard has checked.
+pub(crate) struct Client(pub(crate) Access);
+
+impl<S: Sync> FromRequestParts<S> for Client {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        // A route without a guard would have none, and refuses everybody.
+        let access = parts.extensions.get::<Access>().cloned();
+        access.map(Self).ok_or_else(|| Refused::Unknown.into())
+    }
+}
+
+/// Lets a request through whose key is good and has the scope.
+pub(crate) async fn scope(
+    State((shared, scope)): State<(Arc<Shared>, Scope)>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let access = match admit(&shared, &request, scope) {
+        Ok(access) => access,
+        Err(problem) => return problem.into_response(),
+    };
+    let now = shared.now();
+    if shared.keys.is_use_news(&access, now) {
+        let (keys, access) = (shared.keys.clone(), access.clone());
+        // It waits for other writers, and no client waits for it.
+        tokio::task::spawn_blocking(move || {
+            if let Err(error) = keys.used(&access, now) {
+                tracing::warn!(%error, "the last use of an access key was not written down");
+            }
+        });
+    }
+    request.extensions_mut().insert(access);
+    let mut response = next.run(request).await;
+    // What a key may see is for its holder alone.
+    response.headers_mut().entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    response
+}
+
+fn admit(shared: &Shared, request: &Request, scope: Scope) -> Result<Access, Problem> {
+    let header = params::header(request.headers(), AUTHORIZATION.as_str())?;
+    let key = header.and_then(|header| {
+        let (scheme, key) = header.split_once(' ')?;
+        scheme.eq_ignore_ascii_case("bearer").then(|| key.trim())
+    });
+    let checked = shared.keys.check(key.unwrap_or_default(), shared.now());
+    let access = match checked {
+        Ok(access) => access,
+        Err(refused) => {
+            if let (Some(address), false) = (address(request), matches!(refused, Refused::Unavailable(_))) {
+                shared.limits.failure(address)?;
+            }
+            return Err(match (key, refused) {
+                (None, Refused::Unknown) => Problem::new(
+                    Code::Unauthenticated,
+                    "the request has no access key",
+                    "send `Authorization: Bearer KEY` with a key that `dalsegno key add` made",
+                ),
+                (_, refused) => refused.into(),
+            });
+        }
+    };
+    shared.limits.request(access.key())?;
+    if access.may(scope) { Ok(access) } else { Err(Problem::forbidden(scope)) }
+}
+
+fn address(request: &Request) -> Option<IpAddr> {
+    request.extensions().get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(address)| address.ip())
+}
+
+/// Refuses a request for a host that is not this one: a page of another site that a browser was led here by.
+pub(crate) async fn host(State(shared): State<Arc<Shared>>, request: Request, next: Next) -> Response {
+    let header = match params::header(request.headers(), HOST.as_str()) {
+        Ok(header) => header,
+        Err(problem) => return problem.into_response(),
+    };
+    let host = request.uri().host().or_else(|| header.map(without_port));
+    let is_known = host.is_some_and(|host| {
+        let host = host.to_ascii_lowercase();
+        ["localhost", "127.0.0.1", "[::1]"].contains(&host.as_str()) || shared.settings.hosts.contains(&host)
+    });
+    if is_known {
+        return next.run(request).await;
+    }
+    let problem = Problem::parameter(
+        "host",
+        "is not a name of this server",
+        "list its names as `hosts` in `[serve]` of dalsegno.toml",
+    );
+    problem.with_status(StatusCode::MISDIRECTED_REQUEST).into_response()
+}
+
+fn without_port(host: &str) -> &str {
+    match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|digit| digit.is_ascii_digit()) && !name.ends_with(':') => {
+            name
+        }
+        _ => host,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without_port;
+
+    #[test]
+    fn a_host_is_known_with_its_port_and_without() {
+        for (given, expected) in [
+            ("localhost", "localhost"),
+            ("localhost:8080", "localhost"),
+            ("[::1]:8080", "[::1]"),
+            ("[::1]", "[::1]"),
+            ("a.example:x", "a.example:x"),
+        ] {
+            assert_eq!(without_port(given), expected);
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! What all requests share.
+
+use std::sync::Arc;
+
+use dalsegno_access::{Access, KeyStore};
+use dalsegno_core::RunId;
+use dalsegno_history::Journal;
+use dalsegno_runtime::{Clock, Engine};
+use dalsegno_store::RunSummary;
+use dalsegno_telemetry::Telemetry;
+use dalsegno_workspace::ServeSettings;
+use tokio::sync::watch;
+
+use crate::hands::Hands;
+use crate::limits::Limits;
+use crate::problem::Problem;
+
+/// What all requests share.
+pub(crate) struct Shared {
+    pub(crate) engine: Engine,
+    pub(crate) keys: KeyStore,
+    pub(crate) telemetry: Telemetry,
+    pub(crate) settings: ServeSettings,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) limits: Limits,
+    pub(crate) hands: Hands,
+    /// Whether the server is stopping.
+    pub(crate) stopping: watch::Receiver<bool>,
+}
+
+impl Shared {
+    pub(crate) fn journal(&self) -> &Journal {
+        self.engine.journal()
+    }
+
+    /// The time of day, in milliseconds since the epoch.
+    pub(crate) fn now(&self) -> u64 {
+        self.clock.now().as_millis()
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        *self.stopping.borrow()
+    }
+
+    /// Returns when the server begins to stop.
+    pub(crate) async fn stopped(&self) {
+        let mut stopping = self.stopping.clone();
+        // Without a sender nothing is left that could stop it in order.
+        let _ = stopping.wait_for(|stopping| *stopping).await;
+    }
+
+    /// Does something to the end, also when the client that asked for it goes away: a run that was begun half-way would be
+    /// performed by nobody.
+    pub(crate) async fn whole<T: Send + 'static>(
+        work: impl Future<Output = Result<T, Problem>> + Send + 'static,
+    ) -> Result<T, Problem> {
+        match tokio::spawn(work).await {
+            Ok(done) => done,
+            Err(error) => Err(Problem::defect(&error)),
+        }
+    }
+
+    /// A run that is in reach. One that is not is answered as one that does not exist.
+    pub(crate) async fn run(&self, access: &Access, id: &str) -> Result<RunSummary, Problem> {
+        let run: Option<RunId> = id.parse().ok();
+        let found = match run {
+            Some(run) => self.journal().known(run).await?,
+            None => None,
+        };
+        found.filter(|summary| access.sees(&summary.tenant)).ok_or_else(Problem::no_run)
+    }
+}

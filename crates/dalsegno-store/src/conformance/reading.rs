@@ -1,0 +1,95 @@
+//! Reading: ids by their beginnings, journals page by page, and whether anything has changed.
+
+use super::*;
+
+/// The title says it.
+pub async fn runs_are_found_by_the_beginning_of_their_ids<S: Store>(new: impl Fn() -> S) {
+    let (store, owner) = (new(), Owner::in_process());
+    let mut ids = Vec::new();
+    for number in 0..20 {
+        ids.push(create(&store, new_run(number, &owner)).await.run());
+    }
+    ids.sort_unstable();
+    for id in &ids {
+        let text = id.to_string();
+        assert_eq!(store.find_runs(&text).await.unwrap(), [*id]);
+        for length in [1, 2, 3] {
+            let expected: Vec<RunId> =
+                ids.iter().copied().filter(|id| id.to_string().starts_with(&text[..length])).collect();
+            assert_eq!(store.find_runs(&text[..length]).await.unwrap(), expected);
+        }
+    }
+    assert_eq!(store.find_runs("").await.unwrap(), ids[..16]);
+    for strange in ["xyz", "é", "00000000000000000000000000000000f"] {
+        assert_eq!(store.find_runs(strange).await.unwrap(), [], "{strange}");
+    }
+}
+
+/// The title says it.
+pub async fn a_journal_is_read_page_by_page<S: Store>(new: impl Fn() -> S) {
+    let (store, owner) = (new(), Owner::in_process());
+    let mut lease = create(&store, new_run(1, &owner)).await;
+    // Another run's records lie between them.
+    let mut other = create(&store, new_run(2, &owner)).await;
+    for attempt in 0..24 {
+        store.append(&mut lease, vec![note(attempt)]).await.unwrap();
+        store.append(&mut other, vec![note(attempt)]).await.unwrap();
+    }
+    let all = store.read(lease.run(), 0).await.unwrap();
+    assert_eq!(all.len(), 25);
+    for size in [1, 2, 7, 24, 25, 26] {
+        let mut read = Vec::new();
+        loop {
+            let page = store.page(lease.run(), read.len() as u64, size).await.unwrap();
+            let records = page.into_records().unwrap();
+            assert!(records.len() <= size, "{size}");
+            if records.is_empty() {
+                break;
+            }
+            read.extend(records);
+        }
+        assert_eq!(read, all, "{size}");
+    }
+    assert_eq!(store.page(lease.run(), u64::MAX, 9).await.unwrap().into_records().unwrap(), []);
+    let unknown = store.page(run_id(3), 0, 9).await;
+    assert!(matches!(unknown, Err(ReadError::UnknownRun { .. })), "{unknown:?}");
+}
+
+/// The title says it.
+pub async fn an_erased_record_is_on_no_page<S: Store>(new: impl Fn() -> S) {
+    let (store, owner) = (new(), Owner::in_process());
+    let mut lease = create(&store, new_run(1, &owner)).await;
+    let ended = Body::Completed { response: response(Status::Completed) };
+    store.append(&mut lease, vec![note(1), NewRecord::new(at(9), ended)]).await.unwrap();
+    let run = lease.run();
+    store.release(lease).await.unwrap();
+    store.erase(run, None).await.unwrap();
+    let read = store.page(run, 0, 9).await.unwrap().into_records();
+    assert!(matches!(read, Err(ReadError::Erased { seq: 0, .. })), "{read:?}");
+}
+
+/// The title says it.
+pub async fn the_heads_of_runs_are_their_numbers_of_records<S: Store>(new: impl Fn() -> S) {
+    let (store, owner) = (new(), Owner::in_process());
+    let mut lease = create(&store, new_run(1, &owner)).await;
+    create(&store, new_run(2, &owner)).await;
+    store.append(&mut lease, vec![note(1), note(2)]).await.unwrap();
+    let heads = store.heads(&[run_id(2), run_id(9), run_id(1)]).await.unwrap();
+    assert_eq!(heads, [(run_id(2), 1), (run_id(1), 3)]);
+}
+
+/// The title says it.
+pub async fn the_version_changes_with_every_change<S: Store>(new: impl Fn() -> S) {
+    let (store, owner) = (new(), Owner::in_process());
+    let mut seen = vec![store.version().await.unwrap()];
+    let mut lease = create(&store, new_run(1, &owner)).await;
+    seen.push(store.version().await.unwrap());
+    for attempt in 0..3 {
+        store.append(&mut lease, vec![note(attempt)]).await.unwrap();
+        seen.push(store.version().await.unwrap());
+        store.post(lease.run(), Message::parent_ended()).await.unwrap();
+        seen.push(store.version().await.unwrap());
+    }
+    assert!(seen.windows(2).all(|pair| pair[0] != pair[1]), "{seen:?}");
+    assert_eq!(store.version().await.unwrap(), seen[seen.len() - 1]);
+}

@@ -1,0 +1,69 @@
+//! Where a run came from.
+
+use dalsegno_core::{AgentConfig, Mind, OperationId, RunId};
+use dalsegno_history::{Inspection, Journal};
+use dalsegno_store::Body;
+use serde::Serialize;
+
+/// Where a run came from. What is unknown or does not apply is left out.
+#[derive(Debug, Default, Serialize)]
+pub struct Lineage {
+    /// The run that this one is a child of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parent: Option<RunId>,
+    /// The run that this one is a fork of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub forked_from: Option<RunId>,
+    /// The foreign run that this one continues.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub adopted_from: Option<RunId>,
+    /// Who adopted it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub adopted_by: Option<String>,
+    /// The first step of its own; it shares those before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from_step: Option<u64>,
+    /// The operations whose outcomes were replaced.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub replaced: Vec<OperationId>,
+    /// The model, where the other run had another one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// It has another configuration than the run that it is a fork of.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub other_configuration: bool,
+}
+
+impl Lineage {
+    /// The parent of a run, the run that it is a fork of, and what differs from that one.
+    pub async fn of(inspection: &Inspection, journal: &Journal) -> Self {
+        let summary = &inspection.summary;
+        let mut lineage = Self { parent: summary.parent, ..Self::default() };
+        match inspection.records.get(1).map(|record| &record.body) {
+            Some(Body::Forked { run, step, overrides, .. }) => {
+                lineage.forked_from = Some(*run);
+                lineage.from_step = Some(*step);
+                lineage.replaced.clone_from(overrides);
+            }
+            Some(Body::Adopted { run, step, by, .. }) => {
+                lineage.adopted_from = Some(*run);
+                lineage.from_step = Some(*step);
+                lineage.adopted_by.clone_from(by);
+            }
+            _ => return lineage,
+        }
+        // The other run may be gone: then what differs is unknown.
+        if let Some(origin) = lineage.forked_from
+            && let Ok(other) = journal.configuration(origin).await
+        {
+            let model = |config: &AgentConfig| match &config.mind {
+                Mind::Model(mind) => Some(mind.model.name.clone()),
+                Mind::Plan(_) => None,
+            };
+            lineage.model =
+                model(&inspection.config).filter(|own| model(&other).is_none_or(|was| was != *own));
+            lineage.other_configuration = *other != *inspection.config;
+        }
+        lineage
+    }
+}
