@@ -109,7 +109,7 @@ impl Walk {
             {
                 let asked = fold.state().pending().iter();
                 let asked = asked.filter(|pending| Some(pending.operation.id) == record.operation);
-                view.operations.extend(asked.map(|asked| operation(state, asked)));
+                view.operations.extend(asked.map(|asked| operation(fold.state(), asked)));
             }
         }
         Ok(records)
