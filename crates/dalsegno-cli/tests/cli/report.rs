@@ -22,10 +22,10 @@ fn a_run_is_exported_as_a_page_and_not_over_another_file() {
         exit code: 2
         --- stdout
         --- stderr
-        error: `report.html` exists already
+        error: `report.html` already exists
           help: name another file, or overwrite this one with `--force`
         ");
-    let first = workspace.json(&["list"])["runs"][1]["run_id"].as_str().unwrap().to_owned();
+    let first = workspace.json(&["runs"])[1]["run_id"].as_str().unwrap().to_owned();
     let document = workspace.json(&["export", "--html", "last", "report.html", "--with", &first, "--force"]);
     assert_eq!(document["runs"].as_array().unwrap().len(), 2);
     assert_eq!(document["steps"], 2);
@@ -69,6 +69,33 @@ fn a_run_that_has_not_ended_is_exported_with_a_note() {
     workspace.dalsegno(&["run", "ask", "hello"]);
     let shown = workspace.dalsegno(&["export", "--html", "last", "report.html"]);
     assert!(shown.contains("had not ended when this file was written: it was suspended"), "{shown}");
+}
+
+#[test]
+fn a_damaged_run_is_shown_as_far_as_it_verifies() {
+    let workspace = Workspace::plain();
+    workspace.succeed(&["run", "note", "disk full on db-1"]);
+    let database = rusqlite::Connection::open(workspace.path(".dalsegno/dalsegno.db")).unwrap();
+    database
+        .execute("UPDATE record SET link = zeroblob(16) WHERE key = (SELECT max(key) FROM record)", [])
+        .unwrap();
+    drop(database);
+    let shown = workspace.dalsegno(&["export", "last", "run.dalsegno"]);
+    assert!(shown.contains("error: record 5 of run"), "an archive is whole or not at all: {shown}");
+    photograph!(workspace.dalsegno(&["export", "--html", "last", "report.html"]), @r"
+        exit code: 0
+        --- stdout
+        --- stderr
+        exported 1 run to `report.html`
+        The journal is damaged: record 5 of run [SHORT] is damaged: it does not follow from the record before it; the 5 records before it are intact.
+        ");
+    let (facts, archive) = page::read(&fs::read(workspace.path("report.html")).unwrap(), 1 << 20).unwrap();
+    assert_eq!(facts.seals, [], "what is damaged is never verified");
+    let mut report = dalsegno_report::Report::new();
+    assert_eq!(report.add(&archive).unwrap(), [facts.root]);
+    let question = serde_json::json!({ "ask": "outline", "run": facts.root }).to_string();
+    let outline: serde_json::Value = serde_json::from_str(&report.ask(question.as_bytes())).unwrap();
+    assert_eq!(outline["ok"]["rows"].as_array().unwrap().len(), 3, "the start and two steps: {outline:#}");
 }
 
 #[test]
