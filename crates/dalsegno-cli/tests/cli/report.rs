@@ -60,13 +60,20 @@ fn a_report_is_imported_like_an_archive() {
 
 #[test]
 fn a_run_that_has_not_ended_is_exported_with_a_note() {
-    let workspace = Workspace::plain();
+    let workspace = Workspace::empty();
+    workspace.write("dalsegno.toml", "[models.default]\nprovider = \"script\"\nfile = \"replies.toml\"\n");
+    workspace.write("replies.toml", "[[replies]]\ncalls = [{ name = \"refunds.create\", arguments = {} }]\n");
     workspace.write(
-        "agents/ask.toml",
-        "name = \"ask\"\nversion = \"1.0.0\"\ndescription = \"Asks.\"\n[[steps]]\nid = \"who\"\nask = { question = \"Who?\" }\n\
-         [[steps]]\nrespond = \"{{steps.who}}\"\n",
+        "tools/refunds.json",
+        r#"{ "name": "refunds", "actions": [{ "name": "create", "description": "Pays a sum back.",
+            "actions": [{ "type": "respond", "message": "Paid." }] }] }"#,
     );
-    workspace.dalsegno(&["run", "ask", "hello"]);
+    workspace.write(
+        "agents/desk.toml",
+        "name = \"desk\"\ndescription = \"Pays back.\"\n[model]\nuse = \"default\"\n[tools]\nallow = [\"refunds.*\"]\n\
+         approve = [\"refunds.*\"]\n",
+    );
+    assert!(workspace.dalsegno(&["run", "desk", "Please."]).starts_with("exit code: 4"));
     let shown = workspace.dalsegno(&["export", "--html", "last", "report.html"]);
     assert!(shown.contains("had not ended when this file was written: it was suspended"), "{shown}");
 }
