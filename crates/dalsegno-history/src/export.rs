@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use dalsegno_core::RunId;
-use dalsegno_store::{Archive, Body, RunFilter};
+use dalsegno_store::{Archive, Body, Damage, ReadError, RunFilter};
 
 use crate::error::HistoryError;
 use crate::journal::Journal;
@@ -27,6 +27,22 @@ impl Journal {
     /// # Errors
     /// As for [`export`](Self::export).
     pub async fn export_all(&self, runs: &[RunId]) -> Result<Archive, HistoryError> {
+        let order = self.belonging(runs, false).await?;
+        Ok(self.store().export(&order).await?)
+    }
+
+    /// Exports the same of a damaged journal, each run as far as its records verify, and says what is damaged. What only the
+    /// damaged part of a run names is left out.
+    ///
+    /// # Errors
+    /// When a run is unknown, or not even its first record verifies.
+    pub async fn export_intact(&self, runs: &[RunId]) -> Result<(Archive, Vec<Damage>), HistoryError> {
+        let order = self.belonging(runs, true).await?;
+        Ok(self.store().export_intact(&order).await?)
+    }
+
+    /// These runs with all that belong to them.
+    async fn belonging(&self, runs: &[RunId], damaged: bool) -> Result<Vec<RunId>, HistoryError> {
         let mut found = BTreeSet::new();
         let mut order = Vec::new();
         let mut open = runs.to_vec();
@@ -38,7 +54,10 @@ impl Journal {
                 return Err(HistoryError::Lineage { run });
             }
             order.push(run);
-            let records = self.store().read(run, 0).await?;
+            let records = match self.store().read(run, 0).await {
+                Err(ReadError::Damaged(_)) if damaged => Vec::new(),
+                records => records?,
+            };
             let is_whole = matches!(records.get(1).map(|record| &record.body), Some(Body::Inherited(_)));
             for record in records {
                 match record.body {
@@ -53,6 +72,6 @@ impl Journal {
             let children = RunFilter { parent: Some(run), foreign, limit: u32::MAX, ..RunFilter::default() };
             open.extend(self.store().runs(&children).await?.into_iter().map(|child| child.run));
         }
-        Ok(self.store().export(&order).await?)
+        Ok(order)
     }
 }

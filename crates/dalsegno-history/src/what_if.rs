@@ -24,19 +24,20 @@ pub struct Next {
     pub end: Option<End>,
 }
 
-/// What follows an edited outcome, beside what followed the recorded one.
+/// What follows an edited outcome, beside what followed the recorded one: at the first step that asks for something else, or at the
+/// last one.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WhatIf {
     /// The step that the operation belongs to.
     pub step: u64,
     /// What follows the edited outcome.
     pub now: Next,
-    /// What followed the recorded outcomes; none where the step still waited.
+    /// What followed the recorded outcomes at the same step; none where the run still waits for them.
     pub was: Option<Next>,
 }
 
-/// Computes what a run would ask for after the step of an operation, if that operation had this outcome. `origin` is the state in
-/// which the run began.
+/// Computes what a run would ask for after the step of an operation, if that operation had this outcome. Steps that would ask for the
+/// same are followed with the outcomes that they had. `origin` is the state in which the run began.
 ///
 /// # Errors
 /// When the run has no such operation, it is a part of a declarative tool, its step waits for other operations, the outcome
@@ -64,20 +65,13 @@ pub fn what_if(
     let step = steps.get(&operation).copied().unwrap_or_default();
     let seq = boundary(records, &steps, step + 1);
     let (first, rest) = records.split_first().ok_or(FoldError::NoStart { run })?;
-    let shared = || rest.iter().take_while(|record| record.seq < seq);
-    let replaced = BTreeMap::from([(operation, outcome)]);
+    let (shared, rest) = rest.split_at(rest.partition_point(|record| record.seq < seq));
 
     let mut was = Fold::begin(Arc::clone(config), run, first, origin.clone())?;
-    shared().try_for_each(|record| was.apply(record))?;
-    let was = if was.state().is_settled() { Some(next(was, run)?) } else { None };
-
+    shared.iter().try_for_each(|record| was.apply(record))?;
     let mut now = Fold::begin(Arc::clone(config), run, first, origin.clone())?;
-    shared().try_for_each(|record| now.apply_replaced(record, &replaced)).map_err(|error| match error {
+    edit(&mut now, first, shared, operation, outcome.bounded()).map_err(|error| match error {
         // The journal is sound: it is the outcome that does not fit.
-        FoldError::Diverged { divergence, .. } => failed(format!("the run {}", divergence.got)),
-        error => error.into(),
-    })?;
-    now.replace_rest(first, replaced).map_err(|error| match error {
         FoldError::Diverged { divergence, .. } => failed(format!("the run {}", divergence.got)),
         error => error.into(),
     })?;
@@ -89,7 +83,52 @@ pub fn what_if(
             labels.join(", ")
         )));
     }
-    Ok(WhatIf { step, now: next(now, run)?, was })
+    if !was.state().is_settled() {
+        return Ok(WhatIf { step, now: next(now, run)?, was: None });
+    }
+    // As long as the same requests follow, they have the outcomes that they had.
+    let mut parted = (was.clone(), now.clone());
+    for record in rest {
+        if was.state().is_settled() && now.state().is_settled() && was.ended.is_none() {
+            parted = (was.clone(), now.clone());
+        }
+        was.apply(record)?;
+        if now.apply(record).is_err() {
+            break;
+        }
+    }
+    let (was, now) = parted;
+    Ok(WhatIf { step, now: next(now, run)?, was: Some(next(was, run)?) })
+}
+
+/// Applies the records of a step and of those before it, with another outcome of one operation of that step.
+fn edit(
+    fold: &mut Fold,
+    first: &Record,
+    records: &[Record],
+    operation: OperationId,
+    outcome: Outcome,
+) -> Result<(), FoldError> {
+    let mut replaced = BTreeMap::from([(operation, outcome)]);
+    for record in records {
+        let is_declarative = || {
+            let mut pending = fold.state().pending().iter();
+            pending.any(|pending| pending.operation.id == operation && pending.operation.is_declarative())
+        };
+        match &record.body {
+            // It comes when the recorded one came: a timer after it counts from there.
+            Body::Resolved { attempts, elapsed_ms, .. }
+                if record.operation == Some(operation) && !is_declarative() =>
+            {
+                let Some(outcome) = replaced.remove(&operation) else { continue };
+                let (attempts, elapsed_ms) = (*attempts, *elapsed_ms);
+                let body = Body::Resolved { outcome, attempts, elapsed_ms };
+                fold.apply(&Record { body, ..record.clone() })?;
+            }
+            _ => fold.apply_replaced(record, &replaced)?,
+        }
+    }
+    fold.replace_rest(first, replaced)
 }
 
 /// Steps a fold once.

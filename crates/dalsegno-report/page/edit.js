@@ -36,7 +36,10 @@ function openEditor(app, place, operation) {
 }
 
 function showEdited(app, operation, found) {
-  const words = found.same ? "The same requests follow." : "Other requests follow.";
+  const next = found.now.step;
+  const after = next - found.step;
+  const kept = after < 2 ? "" : after === 2 ? `Step ${found.step + 1} asks for the same. ` : `Steps ${found.step + 1} to ${next - 1} ask for the same. `;
+  const words = found.same ? "The run asks for the same to its end." : `${kept}${found.now.end ? "Then the run ends otherwise." : `Step ${next} asks for something else.`}`;
   return make("div", {},
     make("p", { class: found.same ? "verdict" : "verdict differs" }, words),
     make("div", { class: "sides" },

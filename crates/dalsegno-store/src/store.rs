@@ -5,7 +5,7 @@ use dalsegno_core::{Digest, OperationId, RunId, Timestamp};
 
 use crate::archive::{Archive, ImportError, Imported};
 use crate::erase::{EraseError, Erased};
-use crate::error::{AcquireError, AppendError, CreateError, ReadError, SnapshotError, StorageError};
+use crate::error::{AcquireError, AppendError, CreateError, Damage, ReadError, SnapshotError, StorageError};
 use crate::gc::{GcError, GcOptions, GcReport};
 use crate::inbox::{Message, PostError};
 use crate::lease::Lease;
@@ -291,6 +291,16 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// When a run does not exist, or one of them or what belongs to it cannot be read.
     async fn export(&self, runs: &[RunId]) -> Result<Archive, ReadError>;
+
+    /// Takes a copy of runs like [`export`](Self::export), each as far as its records verify. Returns the copy and what is
+    /// damaged.
+    ///
+    /// # Errors
+    /// When a run does not exist, not even its first record verifies, or something else than a record cannot be read. By default
+    /// always: a store may lack it.
+    async fn export_intact(&self, _runs: &[RunId]) -> Result<(Archive, Vec<Damage>), ReadError> {
+        Err(StorageError::unsupported().into())
+    }
 
     /// Adds the runs of an archive, in one commit: all or none. Everything is verified before anything is written.
     ///

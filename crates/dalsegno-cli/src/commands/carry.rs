@@ -5,9 +5,10 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
+use dalsegno_history::HistoryError;
 use dalsegno_report::page;
 use dalsegno_runtime::{AdoptOptions, Adoption, Archives, EngineError, SignedBy};
-use dalsegno_store::{Archive, ArchiveError, Foreign};
+use dalsegno_store::{Archive, ArchiveError, Foreign, ReadError};
 use serde_json::json;
 
 use super::journal::Kept;
@@ -32,7 +33,11 @@ pub(super) async fn export(args: &ExportArgs, context: &mut Context<'_>) -> Resu
         None => None,
     };
     let runs: Vec<_> = [Some(run), with].into_iter().flatten().collect();
-    let archive = journal.export_all(&runs).await?;
+    let (archive, damaged) = match journal.export_all(&runs).await {
+        // A report shows what can be read, and where the damage is.
+        Err(HistoryError::Read(ReadError::Damaged(_))) if args.html => journal.export_intact(&runs).await?,
+        archive => (archive?, Vec::new()),
+    };
     let signed = match Archives::new(journal.clone(), &settings).sign(&archive) {
         Ok(bytes) => bytes,
         // A journal that may only be read can be exported all the same.
@@ -44,7 +49,7 @@ pub(super) async fn export(args: &ExportArgs, context: &mut Context<'_>) -> Resu
     };
     let mut facts = None;
     let (bytes, ending) = if args.html {
-        let found = facts.insert(report::facts(&journal, run, with, &archive).await?);
+        let found = facts.insert(report::facts(&journal, run, with, &archive, &damaged).await?);
         (page::page(found, &signed).into_bytes(), "html")
     } else {
         (signed, "dalsegno")

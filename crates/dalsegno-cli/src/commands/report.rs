@@ -4,10 +4,15 @@ use dalsegno_core::RunId;
 use dalsegno_history::{HistoryError, Journal};
 use dalsegno_report::Seal;
 use dalsegno_report::page::{Facts, Note};
-use dalsegno_store::Archive;
+use dalsegno_store::{Archive, Damage};
 
 use crate::error::Error;
 use crate::render::text::short;
+
+/// A text with the run's id as people read it.
+fn brief_ids(text: &str, run: RunId) -> String {
+    text.replace(&run.to_string(), &short(run))
+}
 
 /// Computes the digests of all runs of an archive, from the journal that they are in.
 ///
@@ -18,10 +23,16 @@ pub(super) async fn facts(
     root: RunId,
     with: Option<RunId>,
     archive: &Archive,
+    damaged: &[Damage],
 ) -> Result<Facts, Error> {
     let (mut seals, mut notes) = (Vec::new(), Vec::new());
     for run in archive.runs() {
         let mut note = |text: String| notes.push(Note { run: Some(run), text });
+        if let Some(damage) = damaged.iter().find(|damage| damage.run == run) {
+            // What is intact is shown; there is nothing to compare it with.
+            note(format!("The journal is damaged: {}.", brief_ids(&damage.to_string(), run)));
+            continue;
+        }
         let status = journal.summary(run).await?.status;
         if !status.is_end() {
             note(format!("Run {} had not ended when this file was written: it was {status}.", short(run)));

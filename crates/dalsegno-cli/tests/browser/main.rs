@@ -110,7 +110,7 @@ fn an_outcome_is_edited_and_the_next_requests_are_computed_anew() {
     page.wait("document.querySelector('.result .verdict')");
     assert_eq!(
         page.text("document.querySelector('.result .verdict').textContent"),
-        "The same requests follow."
+        "The run asks for the same to its end."
     );
     let recorded = page.text("document.querySelector('textarea').value");
     assert!(recorded.contains("Paid: 10"), "{recorded}");
@@ -119,7 +119,7 @@ fn an_outcome_is_edited_and_the_next_requests_are_computed_anew() {
     page.press_with("Enter", 2);
     page.wait("document.querySelector('.result .differs')");
     let result = page.text("document.querySelector('.result').innerText");
-    assert!(result.contains("Other requests follow."), "{result}");
+    assert!(result.contains("Step 3 asks for something else."), "{result}");
     let sides = page.ask("[...document.querySelectorAll('.result .side')].map((side) => side.innerText)");
     assert!(sides[0].as_str().unwrap().contains("Paid: 10"), "{sides}");
     assert!(sides[1].as_str().unwrap().contains("Nothing was paid"), "{sides}");

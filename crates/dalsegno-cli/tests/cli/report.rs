@@ -22,10 +22,10 @@ fn a_run_is_exported_as_a_page_and_not_over_another_file() {
         exit code: 2
         --- stdout
         --- stderr
-        error: `report.html` exists already
+        error: `report.html` already exists
           help: name another file, or overwrite this one with `--force`
         ");
-    let first = workspace.json(&["list"])["runs"][1]["run_id"].as_str().unwrap().to_owned();
+    let first = workspace.json(&["runs"])[1]["run_id"].as_str().unwrap().to_owned();
     let document = workspace.json(&["export", "--html", "last", "report.html", "--with", &first, "--force"]);
     assert_eq!(document["runs"].as_array().unwrap().len(), 2);
     assert_eq!(document["steps"], 2);
@@ -60,15 +60,49 @@ fn a_report_is_imported_like_an_archive() {
 
 #[test]
 fn a_run_that_has_not_ended_is_exported_with_a_note() {
-    let workspace = Workspace::plain();
+    let workspace = Workspace::empty();
+    workspace.write("dalsegno.toml", "[models.default]\nprovider = \"script\"\nfile = \"replies.toml\"\n");
+    workspace.write("replies.toml", "[[replies]]\ncalls = [{ name = \"refunds.create\", arguments = {} }]\n");
     workspace.write(
-        "agents/ask.toml",
-        "name = \"ask\"\nversion = \"1.0.0\"\ndescription = \"Asks.\"\n[[steps]]\nid = \"who\"\nask = { question = \"Who?\" }\n\
-         [[steps]]\nrespond = \"{{steps.who}}\"\n",
+        "tools/refunds.json",
+        r#"{ "name": "refunds", "actions": [{ "name": "create", "description": "Pays a sum back.",
+            "actions": [{ "type": "respond", "message": "Paid." }] }] }"#,
     );
-    workspace.dalsegno(&["run", "ask", "hello"]);
+    workspace.write(
+        "agents/desk.toml",
+        "name = \"desk\"\ndescription = \"Pays back.\"\n[model]\nuse = \"default\"\n[tools]\nallow = [\"refunds.*\"]\n\
+         approve = [\"refunds.*\"]\n",
+    );
+    assert!(workspace.dalsegno(&["run", "desk", "Please."]).starts_with("exit code: 4"));
     let shown = workspace.dalsegno(&["export", "--html", "last", "report.html"]);
     assert!(shown.contains("had not ended when this file was written: it was suspended"), "{shown}");
+}
+
+#[test]
+fn a_damaged_run_is_shown_as_far_as_it_verifies() {
+    let workspace = Workspace::plain();
+    workspace.succeed(&["run", "note", "disk full on db-1"]);
+    let database = rusqlite::Connection::open(workspace.path(".dalsegno/dalsegno.db")).unwrap();
+    database
+        .execute("UPDATE record SET link = zeroblob(16) WHERE key = (SELECT max(key) FROM record)", [])
+        .unwrap();
+    drop(database);
+    let shown = workspace.dalsegno(&["export", "last", "run.dalsegno"]);
+    assert!(shown.contains("error: record 5 of run"), "an archive is whole or not at all: {shown}");
+    photograph!(workspace.dalsegno(&["export", "--html", "last", "report.html"]), @r"
+        exit code: 0
+        --- stdout
+        --- stderr
+        exported 1 run to `report.html`
+        The journal is damaged: record 5 of run [SHORT] is damaged: it does not follow from the record before it; the 5 records before it are intact.
+        ");
+    let (facts, archive) = page::read(&fs::read(workspace.path("report.html")).unwrap(), 1 << 20).unwrap();
+    assert_eq!(facts.seals, [], "what is damaged is never verified");
+    let mut report = dalsegno_report::Report::new();
+    assert_eq!(report.add(&archive).unwrap(), [facts.root]);
+    let question = serde_json::json!({ "ask": "outline", "run": facts.root }).to_string();
+    let outline: serde_json::Value = serde_json::from_str(&report.ask(question.as_bytes())).unwrap();
+    assert_eq!(outline["ok"]["rows"].as_array().unwrap().len(), 3, "the start and two steps: {outline:#}");
 }
 
 #[test]

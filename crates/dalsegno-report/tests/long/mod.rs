@@ -41,7 +41,7 @@ fn outcome(request: &Request, step: u64, steps: u64) -> Outcome {
         ));
     }
     let reply = if step >= steps {
-        ModelReply::new(vec![ReplyPart::Text("Enough.".into())], StopReason::EndTurn)
+        ModelReply::new(vec![ReplyPart::Text("Enough.".into())], StopReason::End)
     } else {
         let call = CallRequest {
             call_id: format!("call_{step}"),

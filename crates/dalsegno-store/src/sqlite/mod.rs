@@ -36,7 +36,7 @@ use crate::chain::seal;
 use crate::doctor::Checkup;
 use crate::erase::{EraseError, Erased};
 use crate::error::{
-    AcquireError, AppendError, CreateError, OpenError, ReadError, SnapshotError, StorageError,
+    AcquireError, AppendError, CreateError, Damage, OpenError, ReadError, SnapshotError, StorageError,
 };
 use crate::gc::{GcError, GcOptions, GcReport};
 use crate::inbox::{Message, PostError, Told, encode_message};
@@ -380,6 +380,11 @@ impl Store for SqliteStore {
     async fn export(&self, runs: &[RunId]) -> Result<Archive, ReadError> {
         let runs = runs.to_vec();
         self.readers.call(move |connection| transfer::export(connection, &runs)).await
+    }
+
+    async fn export_intact(&self, runs: &[RunId]) -> Result<(Archive, Vec<Damage>), ReadError> {
+        let runs = runs.to_vec();
+        self.readers.call(move |connection| transfer::export_intact(connection, &runs)).await
     }
 
     async fn import(&self, archive: Archive) -> Result<Imported, ImportError> {

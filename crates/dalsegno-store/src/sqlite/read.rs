@@ -120,6 +120,26 @@ pub(super) fn rows(connection: &Connection, run: RunId, entry: &Entry) -> Result
     Ok((rows, records))
 }
 
+/// The same up to the first damage.
+pub(super) fn intact_rows(
+    connection: &Connection,
+    run: RunId,
+    entry: &Entry,
+) -> Result<(Vec<Row>, Vec<Record>, Option<Damage>)> {
+    let (mut rows, mut records) = (Vec::new(), Vec::new());
+    let whole = chain(connection, run, entry, Verifier::new(run, 0, Link::default()), |row, record| {
+        rows.push(row);
+        records.push(record);
+    });
+    match whole {
+        Ok(()) => Ok((rows, records, None)),
+        Err(Fault::Refused(ReadError::Damaged(damage))) if !rows.is_empty() => {
+            Ok((rows, records, Some(damage)))
+        }
+        Err(fault) => Err(fault),
+    }
+}
+
 /// Reads and verifies the rows from where the verifier stands up to the head.
 fn chain(
     connection: &Connection,

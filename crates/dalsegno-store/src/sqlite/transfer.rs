@@ -10,16 +10,40 @@ use super::read::{self, Entry, damaged_row};
 use super::rows::{PackedFile, Stored, pack_files};
 use super::write::{Entering, NewEntry, insert_config, insert_run};
 use crate::archive::{Archive, ImportError, Imported, Verified, VerifiedRun, attachments};
-use crate::error::ReadError;
+use crate::chain::Row;
+use crate::error::{Damage, ReadError};
 use crate::origin::Foreign;
+use crate::record::Record;
 
 /// Takes a copy of runs, in the order in which they were created.
 pub(super) fn export(connection: &Connection, runs: &[RunId]) -> Result<Archive, Fault<ReadError>> {
+    export_by(connection, runs, read::rows)
+}
+
+/// Takes a copy of runs, each as far as its records verify, and says what is damaged.
+pub(super) fn export_intact(
+    connection: &Connection,
+    runs: &[RunId],
+) -> Result<(Archive, Vec<Damage>), Fault<ReadError>> {
+    let mut damaged = Vec::new();
+    let archive = export_by(connection, runs, |connection, run, entry| {
+        let (rows, records, damage) = read::intact_rows(connection, run, entry)?;
+        damaged.extend(damage);
+        Ok((rows, records))
+    })?;
+    Ok((archive, damaged))
+}
+
+fn export_by(
+    connection: &Connection,
+    runs: &[RunId],
+    mut read_rows: impl FnMut(&Connection, RunId, &Entry) -> Result<(Vec<Row>, Vec<Record>), Fault<ReadError>>,
+) -> Result<Archive, Fault<ReadError>> {
     let (mut configs, mut blobs) = (BTreeMap::new(), BTreeMap::new());
     let mut exported = Vec::new();
     for run in runs.iter().copied().collect::<BTreeSet<_>>() {
         let entry = read::entry(connection, run)?;
-        let (rows, records) = read::rows(connection, run, &entry)?;
+        let (rows, records) = read_rows(connection, run, &entry)?;
         let config = entry.copies.config;
         if let std::collections::btree_map::Entry::Vacant(vacant) = configs.entry(config) {
             vacant.insert(read::config(connection, config)?);
