@@ -1,6 +1,8 @@
 //! What the verdicts promise, by simulation: how often they are wrong, how soon they are right, and what they do not see.
 
-use dalsegno_statistics::{Comparison, Pairs, Sample, Verdict, pass_power};
+use dalsegno_statistics::{
+    Agreement, Comparison, Differences, Pairs, Sample, Verdict, flip_rate, pass_power,
+};
 use proptest::prelude::*;
 
 const USUAL: Comparison = Comparison { confidence: 0.95, smallest: 0.1 };
@@ -221,4 +223,80 @@ proptest! {
         };
         prop_assert_eq!(USUAL.judge(&Pairs { better, worse, same }), mirrored);
     }
+}
+
+#[test]
+fn differences_of_single_pairs_say_the_same_as_the_pairs() {
+    let pairs = Pairs { better: 7, worse: 3, same: 20 };
+    let mut differences = Differences::default();
+    for (difference, times) in [(1.0, 7), (-1.0, 3), (0.0, 20)] {
+        (0..times).for_each(|_| differences.add(difference));
+    }
+    assert_eq!(USUAL.judge_differences(&differences), USUAL.judge(&pairs));
+    let (one, other) = (USUAL.interval_of(&differences), USUAL.interval(&pairs));
+    assert!((one.low - other.low).abs() < 1e-9 && (one.high - other.high).abs() < 1e-9);
+    assert_eq!(USUAL.visible_by(&differences), USUAL.visible(&pairs));
+    assert!((differences.mean() - pairs.difference()).abs() < 1e-12);
+    differences.add(f64::NAN);
+    assert!((differences.count() - 30.0).abs() < 1e-12);
+}
+
+#[test]
+fn an_interval_is_left_on_the_side_of_the_claim() {
+    let sample = Sample::of_trials(5, 100);
+    assert!(sample.is_below(0.5, 0.95) && !sample.is_above(0.5, 0.95));
+    assert!(!sample.is_below(0.05, 0.95) && sample.is_above(0.001, 0.95));
+}
+
+#[test]
+fn two_trials_differ_as_often_as_pairs_of_them_do() {
+    for trials in 2..8_u64 {
+        for passed in 0..=trials {
+            let is_passed = |index: u64| index < passed;
+            let (mut differ, mut all) = (0.0, 0.0);
+            for first in 0..trials {
+                for second in 0..trials {
+                    if first != second {
+                        all += 1.0;
+                        differ += f64::from(u8::from(is_passed(first) != is_passed(second)));
+                    }
+                }
+            }
+            assert!((flip_rate(passed, trials).unwrap() - differ / all).abs() < 1e-12);
+        }
+    }
+    assert_eq!((flip_rate(1, 1), flip_rate(3, 2)), (None, None));
+}
+
+#[test]
+fn kappa_is_that_of_the_textbook_and_its_interval_has_the_true_one() {
+    // Fleiss, Levin and Paik: 0.7 of agreement where chance gives half of it.
+    let agreement = Agreement { both_pass: 35, both_fail: 35, only_judge: 15, only_person: 15 };
+    assert!((agreement.raw(0.95).unwrap().value - 0.7).abs() < 1e-12);
+    assert!((agreement.kappa(0.95).unwrap().value - 0.4).abs() < 1e-12);
+    assert_eq!(Agreement { both_pass: 9, ..Agreement::default() }.kappa(0.95), None);
+    assert_eq!(Agreement::default().raw(0.95), None);
+    // Five that agree are no proof.
+    let few = Agreement { both_pass: 3, both_fail: 2, ..Agreement::default() }.kappa(0.95).unwrap();
+    assert!(few.value > 0.999 && few.interval.low < 0.3, "{few:?}");
+    let mut random = fastrand::Rng::with_seed(7);
+    let missed = (0..200).filter(|index| {
+        let (share, agree) = (0.3 + 0.1 * f64::from(index % 5), 0.6 + 0.1 * f64::from(index % 4));
+        let mut agreement = Agreement::default();
+        let truth = {
+            // The person says yes with `share`, and the judge the same with `agree`.
+            let judge = share * agree + (1.0 - share) * (1.0 - agree);
+            let chance = share * judge + (1.0 - share) * (1.0 - judge);
+            (agree - chance) / (1.0 - chance)
+        };
+        for _ in 0..80 {
+            let person = random.f64() < share;
+            let judge = if random.f64() < agree { person } else { !person };
+            agreement.add(judge, person);
+        }
+        let found = agreement.kappa(0.95).unwrap().interval;
+        truth < found.low || truth > found.high
+    });
+    let missed = missed.count();
+    assert!(missed <= 10, "{missed} of 200");
 }

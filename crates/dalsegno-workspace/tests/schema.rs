@@ -42,6 +42,7 @@ fn files(samples: &Path) -> Vec<(FileKind, PathBuf, PathBuf)> {
         let folders = [
             (FileKind::Agent, "agents"),
             (FileKind::Case, "tests"),
+            (FileKind::Eval, "tests/evals"),
             (FileKind::Tenant, "tenants"),
             (FileKind::Tool, "tools"),
         ];
@@ -68,10 +69,19 @@ fn validator(kind: FileKind) -> jsonschema::Validator {
     jsonschema::draft7::new(&schema(kind)).unwrap()
 }
 
+fn evals(root: &Path) -> impl Iterator<Item = PathBuf> {
+    root.join("tests/evals").read_dir().into_iter().flatten().map(|entry| entry.unwrap().path())
+}
+
 fn problems(root: &Path) -> Vec<Diagnostic> {
     let loaded = Workspace::load(root);
     let mut found = loaded.diagnostics;
     found.extend(loaded.workspace.iter().flat_map(|workspace| workspace.cases().diagnostics));
+    for (workspace, file) in
+        loaded.workspace.iter().flat_map(|workspace| evals(root).map(move |file| (workspace, file)))
+    {
+        found.extend(workspace.eval(&file).diagnostics);
+    }
     found.extend(Lock::read(root).diagnostics);
     found
 }

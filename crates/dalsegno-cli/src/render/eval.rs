@@ -35,7 +35,10 @@ pub(crate) fn effects(eval: &Eval, agents: &[Arc<AgentConfig>], output: &mut Out
         );
     }
     if !held.is_empty() {
-        output.note(format!("a trial stops where it would call {}, which change something", list(held)));
+        output.note(format!(
+            "a trial stops where it would change something: {}; `allow_effects` lets it",
+            list(held)
+        ));
     }
 }
 
@@ -109,7 +112,7 @@ fn row(way: &WayReport) -> [String; 7] {
     } = way;
     let figure = |figure: &Option<Figure>| match figure {
         Some(Figure { value, interval: Interval { low, high } }) => {
-            format!("{} ({} to {})", percent(*value), percent(*low), percent(*high))
+            format!("{} ({:.1} to {:.1})", percent(*value), low * 100.0, high * 100.0)
         }
         None => "-".to_owned(),
     };

@@ -15,6 +15,7 @@ mod cost;
 mod double;
 mod doubt;
 mod endpoint;
+mod eval;
 mod forced;
 mod gate;
 mod generated;

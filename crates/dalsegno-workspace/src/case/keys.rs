@@ -167,6 +167,35 @@ pub(crate) static CHECKS: Shape = Shape::new(
     ],
 );
 
+/// The same key, which may also be a template with a value of the item.
+macro_rules! or_template {
+    ($key:expr) => {{
+        static FORMS: [Form; 2] = [$key.form, Form::Template];
+        Key { form: Form::Either(&FORMS), ..$key }
+    }};
+}
+
+/// The same as people write it: with values of an item.
+pub(crate) static WRITTEN_CHECKS: Shape = Shape::new(
+    "`[checks]`",
+    &[
+        or_template!(ENDS_KEY),
+        or_template!(ERROR_KEY),
+        or_template!(CALLS),
+        or_template!(NEVER_CALLS),
+        NEVER,
+        ALWAYS,
+        or_template!(ASKS),
+        ANSWER_KEY,
+        or_template!(ANSWER_CONTAINS),
+        ANSWER_MATCHES,
+        OUTPUT,
+        or_template!(MAX_STEPS),
+        or_template!(MAX_TOKENS),
+        or_template!(MAX_COST_USD),
+    ],
+);
+
 pub(super) static PROPERTY: Shape = Shape {
     what: "a property",
     keys: &[

@@ -21,7 +21,7 @@ use regex::Regex;
 use serde_json::Value;
 
 pub use self::check::slug;
-pub(crate) use self::keys::{CHECKS, FILE};
+pub(crate) use self::keys::{CHECKS, FILE, WRITTEN_CHECKS};
 pub(crate) use self::load::FOLDER;
 use crate::agent::CallRule;
 use crate::diagnostic::Diagnostic;

@@ -1,5 +1,7 @@
 //! What must hold of a trial, with values of its item.
 
+use std::ops::Range;
+
 use dalsegno_core::AgentConfig;
 use dalsegno_expr::{Scope, ValueTemplate};
 use serde_json::{Map, Value};
@@ -32,12 +34,20 @@ fn readable() -> Vec<&'static str> {
 
 impl Checks {
     /// Reads the section; what has no template is checked at once.
-    pub(super) fn read(section: &Section<'_>, table: &DeTable<'_>, config: Option<&AgentConfig>) -> Self {
-        let report = section.report;
+    pub(super) fn read(
+        report: &Report,
+        table: &DeTable<'_>,
+        span: Range<usize>,
+        config: Option<&AgentConfig>,
+    ) -> Self {
         let mut literal = table.clone();
         let mut templates = Vec::new();
-        for (key, value) in table.iter().filter(|(key, _)| !EXPRESSIONS.contains(&&**key.get_ref())) {
+        let is_rendered = |key: &str| CHECKS.key(key).is_some() && !EXPRESSIONS.contains(&key);
+        for (key, value) in table {
             let key = key.get_ref().as_ref();
+            if !is_rendered(key) {
+                continue;
+            }
             let mut is_template = false;
             let Some(json) = json(report, key, value, &mut |key, text| {
                 if text.value.contains("{{") {
@@ -55,7 +65,7 @@ impl Checks {
             }
         }
         let before = report.count();
-        let literals = Section::open(report, &literal, section.span.clone(), CHECKS.what, &CHECKS);
+        let literals = Section::open(report, &literal, span, CHECKS.what, &CHECKS);
         let fixed = expect::checks(&literals, &readable());
         if let Some(config) = config.filter(|_| report.count() == before) {
             check::expected(report, &fixed, config);

@@ -1,6 +1,6 @@
 //! The keys of an eval file.
 
-use crate::case::CHECKS;
+use crate::case::WRITTEN_CHECKS;
 use crate::shape::{AGENT_NAME, Form, Key, Shape, TOOL_PATTERN};
 use crate::tenant;
 
@@ -33,7 +33,7 @@ pub(crate) static FILE: Shape = Shape::new(
             "The tools that a trial may call though they change something. A trial stops at any other such call.",
         ),
         Key::new("against", Form::Table(&AGAINST), "What the agent is compared with; nothing by default."),
-        Key::new("checks", Form::Table(&CHECKS), "What must hold of each trial."),
+        Key::new("checks", Form::Table(&WRITTEN_CHECKS), "What must hold of each trial."),
         Key::new("judges", Form::List(&Form::Table(&JUDGE)), "Agents that judge the answers."),
     ],
 );

@@ -14,13 +14,13 @@ use super::keys::{FILE, FILE_TEXTS, JUDGE, WAYS};
 use super::{Against, Eval, EvalRead, Judge};
 use crate::agent::{self, json};
 use crate::case::outcome::one_of;
-use crate::case::{CHECKS, check, slug};
+use crate::case::{check, slug};
 use crate::code::Code;
 use crate::diagnostic::Diagnostic;
 use crate::names::{nearest, some};
 use crate::place::Place;
 use crate::report::Report;
-use crate::section::{Located, Section};
+use crate::section::{Located, Section, wrong_type};
 use crate::settings::{Paths, Reach};
 use crate::source::SourceFile;
 use crate::workspace::Workspace;
@@ -76,8 +76,10 @@ impl Reader<'_> {
         let named = section.parsed::<AgentName>("agent");
         let config = named.as_ref().filter(|_| is_tenant).and_then(|name| self.agent(name, &tenant));
         let data = paths.file(&section, "data", "create the data set, or correct the path");
-        let checks = section.section_as("checks", CHECKS.what).zip(table_of(&section, "checks"));
-        let checks = checks.map(|(section, table)| Checks::read(&section, table, config.as_deref()));
+        let checks = section.get("checks").and_then(|value| match value.get_ref() {
+            DeValue::Table(table) => Some(Checks::read(report, table, value.span(), config.as_deref())),
+            _ => wrong_type(report, "checks", value, "a table"),
+        });
         let checks = checks.unwrap_or_default();
         if let Some(agent) = named.as_ref().and_then(|name| self.workspace.agents.get(&name.value)) {
             check::price(report, checks.fixed(), agent);
@@ -236,14 +238,6 @@ impl Reader<'_> {
             pass,
             label,
         })
-    }
-}
-
-/// The table of a key, as it was parsed.
-fn table_of<'t>(section: &Section<'t>, key: &str) -> Option<&'t DeTable<'t>> {
-    match section.get(key)?.get_ref() {
-        DeValue::Table(table) => Some(table),
-        _ => None,
     }
 }
 
