@@ -175,12 +175,8 @@ fn draw_footer(model: &Model, area: Rect, frame: &mut Frame<'_>) {
 fn draw_help(area: Rect, frame: &mut Frame<'_>) {
     let width = 66.min(area.width);
     let height = (u16::try_from(HELP.len()).unwrap_or(u16::MAX) + 2).min(area.height);
-    let place = Rect {
-        x: area.x + (area.width - width) / 2,
-        y: area.y + (area.height - height) / 2,
-        width,
-        height,
-    };
+    let place =
+        Rect { x: area.x + (area.width - width) / 2, y: area.y + (area.height - height) / 2, width, height };
     let lines = HELP.iter().map(|(key, what)| Line::raw(format!(" {key:<20} {what}")));
     let lines: Vec<Line<'_>> = lines.collect();
     frame.render_widget(Clear, place);

@@ -34,8 +34,8 @@ pub(crate) use self::memory::{
     MemoryRelateArgs, MemorySearchArgs, MemoryShowArgs, MemoryTraverseArgs, MemoryVerb, ScopeArgs,
 };
 pub(crate) use self::runs::{
-    AnswerArgs, DebugArgs, Endpoint, ReplayArgs, ResumeArgs, RunArgs, RunsArgs, SettlementArgs, ShowArgs, StatusArg,
-    WaitingArg,
+    AnswerArgs, DebugArgs, Endpoint, ReplayArgs, ResumeArgs, RunArgs, RunsArgs, SettlementArgs, ShowArgs,
+    StatusArg, WaitingArg,
 };
 pub(crate) use self::secret::{
     SecretArgs, SecretListArgs, SecretPutArgs, SecretRemoveArgs, SecretRotateArgs, SecretVerb,
@@ -296,7 +296,7 @@ impl Verb {
             // What they write is a document of its own.
             Self::Schema(_) | Self::Completions(_) | Self::Man(_) | Self::Chat(_) | Self::Debug(_) => {
                 Format::Text
-            },
+            }
         }
     }
 }

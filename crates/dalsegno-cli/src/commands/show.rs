@@ -56,7 +56,7 @@ async fn whole(
             Format::Json => context.output.document(&prompt::Document::of(run, &found)),
             Format::Text | Format::Jsonl => {
                 prompt::show(&found, prompt::Marked::NONE, &mut context.output.stdout);
-            },
+            }
         }
         return Ok(Exit::Done);
     }

@@ -112,7 +112,15 @@ impl Output {
 
 impl Stream {
     fn new(writer: Box<dyn Write>, terminal: Terminal) -> Self {
-        Self { writer, is_unread: || false, terminal, fault: None, mid_line: false, prose: Prose::default(), kept: None }
+        Self {
+            writer,
+            is_unread: || false,
+            terminal,
+            fault: None,
+            mid_line: false,
+            prose: Prose::default(),
+            kept: None,
+        }
     }
 
     /// Writes text.

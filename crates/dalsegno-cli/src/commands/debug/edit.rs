@@ -36,8 +36,10 @@ pub(super) async fn fork(
         return Ok(());
     }
     session.keep_draft(operation, &edited);
-    let value: Value = serde_json::from_str(&edited)
-        .map_err(|source| Error::Json { place: "the outcome (press f to edit it further)".to_owned(), source })?;
+    let value: Value = serde_json::from_str(&edited).map_err(|source| Error::Json {
+        place: "the outcome (press f to edit it further)".to_owned(),
+        source,
+    })?;
     let forked = write(operation, value, session, context).await?;
     session.drop_draft(operation);
     session.open_fork(forked).await
@@ -68,9 +70,9 @@ fn edit(file: &Path, text: &str) -> io::Result<String> {
 }
 
 fn open(file: &Path) -> io::Result<()> {
-    let named = ["VISUAL", "EDITOR"].into_iter().find_map(|name| {
-        std::env::var(name).ok().filter(|editor| !editor.trim().is_empty())
-    });
+    let named = ["VISUAL", "EDITOR"]
+        .into_iter()
+        .find_map(|name| std::env::var(name).ok().filter(|editor| !editor.trim().is_empty()));
     let editor = named.unwrap_or_else(|| if cfg!(windows) { "notepad" } else { "vi" }.to_owned());
     // The variables hold a command as a shell reads it, such as `code --wait`.
     let mut command = if cfg!(windows) {

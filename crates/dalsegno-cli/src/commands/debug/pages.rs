@@ -1,6 +1,6 @@
 //! The pages of the debugger, in the words of `show` and `diff`.
 
-use dalsegno_core::{Outcome, OperationId};
+use dalsegno_core::{OperationId, Outcome};
 use dalsegno_debugger::{Tab, Text, Tone};
 use dalsegno_history::{Journal, OperationView, Scene, Walk};
 
@@ -69,7 +69,8 @@ fn step(whole: &Whole<'_>, stream: &mut Stream) {
         stream.line("");
         stream.line(styled(Style::Bold, format_args!("{:?}", response.status).to_string().to_lowercase()));
         if let Some(error) = &response.error {
-            stream.line(styled(Style::Red, format_args!("error[{}]: {}", error.code.as_str(), error.message)));
+            stream
+                .line(styled(Style::Red, format_args!("error[{}]: {}", error.code.as_str(), error.message)));
             stream.line(format_args!("help: {}", error.help));
         }
         stream.line(response.answer.as_deref().unwrap_or_default());
@@ -102,7 +103,10 @@ fn prompts(whole: &Whole<'_>, stream: &mut Stream) {
             stream.line("");
         }
         let new = whole.scene.new_messages(view.operation);
-        stream.line(styled(Style::Dim, format_args!("+ {} since the completion before", count(new as u64, "new message"))));
+        stream.line(styled(
+            Style::Dim,
+            format_args!("+ {} since the completion before", count(new as u64, "new message")),
+        ));
         prompt::show(&prompt, Marked { new, most: MESSAGES }, stream);
     }
     if !found {

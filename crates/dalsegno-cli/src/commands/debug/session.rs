@@ -294,7 +294,8 @@ impl Session {
             let hint = "Press c and type the id of another run, its first digits, or `last`.";
             return Ok(self.compared.clone().unwrap_or_else(|| vec![Text::new(Tone::Dim, hint)]));
         }
-        let Some((place, operation)) = self.model.rows().get(row).map(|row| (row.place, row.operation)) else {
+        let Some((place, operation)) = self.model.rows().get(row).map(|row| (row.place, row.operation))
+        else {
             return Ok(Vec::new());
         };
         if place == START {
@@ -341,7 +342,9 @@ impl Session {
                 self.model.select(row);
                 self.model.open(Tab::Result);
             }
-            None => self.say(Tone::Warn, "the agent's own plan or settings ask for it: no operation is its cause"),
+            None => {
+                self.say(Tone::Warn, "the agent's own plan or settings ask for it: no operation is its cause")
+            }
         }
         Ok(())
     }
@@ -423,4 +426,3 @@ fn row(place: usize, index: usize, one: &OperationOutline) -> Row {
         facts: facts.join(" "),
     }
 }
-
