@@ -4,27 +4,19 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use std::fs;
-use std::io::Write;
-use std::path::PathBuf;
 use std::process::Command;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
 use crate::double::{Door, Double, Piece, words};
+use crate::tmux::{Terminal, has_terminal};
 
 #[path = "cli/double.rs"]
 mod double;
+#[path = "cli/tmux.rs"]
+mod tmux;
 
 const DALSEGNO: &str = env!("CARGO_BIN_EXE_dalsegno");
-
-/// The longest that a screen may take to show something: far more than it takes, and an end for a test that fails.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// The time between two looks at a screen.
-const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 
 const AGENT: &str = r#"name = "talks"
 version = "1.0.0"
@@ -49,106 +41,6 @@ fn dalsegno(folder: &TempDir, args: &[&str]) -> Command {
     let mut command = Command::new(DALSEGNO);
     command.args(args).current_dir(folder).env_clear();
     command
-}
-
-/// Tells terminals apart.
-static NEXT: AtomicUsize = AtomicUsize::new(0);
-
-/// A terminal of 80 columns and 24 lines, with a shell in it that runs the command.
-struct Terminal {
-    /// The socket of a tmux server of its own.
-    socket: PathBuf,
-    /// What comes before was seen already.
-    seen: usize,
-}
-
-impl Terminal {
-    fn open(folder: &TempDir, args: &str) -> Self {
-        Self::open_with(folder, args, "")
-    }
-
-    /// The same with more variables.
-    fn open_with(folder: &TempDir, args: &str, env: &str) -> Self {
-        // A server that is about to end still has its socket.
-        let next = NEXT.fetch_add(1, Ordering::Relaxed);
-        let terminal = Self { socket: folder.path().join(format!("tmux-{next}")), seen: 0 };
-        let command = format!(
-            "env -i TERM=xterm NO_COLOR=1 {env} '{DALSEGNO}' {args}; echo \"ended with $?\"; exec cat"
-        );
-        let folder = folder.path().to_str().unwrap();
-        terminal.tmux(&["new-session", "-d", "-x", "80", "-y", "24", "-c", folder, &command]);
-        terminal
-    }
-
-    fn tmux(&self, args: &[&str]) -> String {
-        let output = Command::new("tmux")
-            .args(["-u", "-f", "/dev/null", "-S"])
-            .arg(&self.socket)
-            .args(args)
-            .env_remove("TMUX")
-            .output()
-            .expect("this test needs `tmux`");
-        assert!(output.status.success(), "{args:?}: {output:?}");
-        String::from_utf8(output.stdout).unwrap()
-    }
-
-    fn types(&self, keys: &str) {
-        self.tmux(&["send-keys", "-l", keys]);
-        self.tmux(&["send-keys", "Enter"]);
-    }
-
-    /// Presses keys by their names, such as `Left`.
-    fn presses(&self, keys: &[&str]) {
-        self.tmux(&[&["send-keys"], keys].concat());
-    }
-
-    /// Pastes a text, as a person does with the mouse.
-    fn pastes(&self, text: &str) {
-        self.tmux(&["set-buffer", text]);
-        self.tmux(&["paste-buffer", "-p"]);
-    }
-
-    fn types_ctrl_c(&self) {
-        self.tmux(&["send-keys", "C-c"]);
-    }
-
-    /// The lines that the terminal shows or has shown.
-    fn screen(&self) -> String {
-        self.tmux(&["capture-pane", "-p", "-J", "-S", "-"])
-    }
-
-    /// Waits until this is on the screen, below what was seen before.
-    fn shows(&mut self, words: &str) {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            let screen = self.screen();
-            if let Some(place) = screen.get(self.seen..).and_then(|below| below.find(words)) {
-                self.seen += place + words.len();
-                return;
-            }
-            assert!(Instant::now() < deadline, "the screen does not show `{words}`:\n{screen}");
-            thread::sleep(BETWEEN_LOOKS);
-        }
-    }
-}
-
-/// Says whether this machine has the terminal that the tests draw; where it has not, they are skipped, and say so.
-fn has_terminal() -> bool {
-    let found = Command::new("tmux").arg("-V").output().is_ok_and(|output| output.status.success());
-    if !found {
-        let mut stderr = std::io::stderr().lock();
-        let _ = writeln!(
-            stderr,
-            "SKIPPED: this machine has no `tmux`: install it to drive `dalsegno chat` in a terminal"
-        );
-    }
-    found
-}
-
-impl Drop for Terminal {
-    fn drop(&mut self) {
-        let _ = Command::new("tmux").arg("-S").arg(&self.socket).arg("kill-server").output();
-    }
 }
 
 fn replayed(folder: &TempDir) -> String {

@@ -78,24 +78,31 @@ impl Text {
         }
         let parts = self.0.iter().flat_map(|(tone, text)| text.graphemes(true).map(move |one| (*tone, one)));
         let parts: Vec<(Tone, &str)> = parts.collect();
+        let indent = parts.iter().take_while(|(_, one)| *one == " ").count().min(width / 3);
         let (mut lines, mut start) = (Vec::new(), 0);
         while start < parts.len() {
-            let mut used = 0;
+            // What continues a line stands below its beginning.
+            let hang = if start == 0 { 0 } else { indent };
+            let mut used = hang;
             let fits = |(_, one): &&(Tone, &str)| {
                 used += one.width();
                 used <= width
             };
             // A character that is wider than a line gets one all the same.
             let most = (start + parts[start..].iter().take_while(fits).count()).max(start + 1);
+            // A space near the beginning would leave most of the line empty.
             let space = parts[start..most].iter().rposition(|(_, one)| *one == " ");
-            let indent = parts[start..most].iter().take_while(|(_, one)| *one == " ").count();
+            let space = space.filter(|space| *space > (most - start) / 3);
             let (end, next) = match space {
                 _ if most == parts.len() => (most, most),
                 _ if parts[most].1 == " " => (most, most + 1),
-                Some(space) if space > indent => (start + space, start + space + 1),
-                Some(_) | None => (most, most),
+                Some(space) => (start + space, start + space + 1),
+                None => (most, most),
             };
             let mut line = Self::default();
+            if hang > 0 {
+                line.0.push((Tone::Plain, " ".repeat(hang)));
+            }
             for (tone, one) in &parts[start..end] {
                 match line.0.last_mut() {
                     Some((last, text)) if last == tone => text.push_str(one),
@@ -157,7 +164,7 @@ mod tests {
     fn a_line_is_broken_at_spaces_and_keeps_its_tones() {
         let line = Text::new(Tone::Bold, "  one").and(Tone::Dim, " two three");
         let wrapped: Vec<String> = line.wrapped(9).iter().map(Text::plain).collect();
-        assert_eq!(wrapped, ["  one two", "three"]);
+        assert_eq!(wrapped, ["  one two", "  three"]);
         assert_eq!(line.wrapped(9)[0].parts().count(), 2);
         assert_eq!(Text::new(Tone::Plain, "日本語").wrapped(4).len(), 2);
     }
