@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use dalsegno_access::{KeyStore, NewKey, Reach, Scope};
-use dalsegno_runtime::{Engine, WorkerOptions, WorkerReport};
+use dalsegno_core::{EffectClass, ToolReturn};
+use dalsegno_runtime::{Engine, Invocation, Tool, ToolDescription, ToolError, WorkerOptions, WorkerReport};
 use dalsegno_server::{ServeError, Server};
 use dalsegno_telemetry::{Telemetry, TelemetryConfig};
 use dalsegno_workspace::ServeSettings;
@@ -16,7 +17,21 @@ use crate::client::Client;
 
 const ECHO: &str = "name = \"echo\"\n[[steps]]\nrespond = \"You said: {{request.text}}\"\n";
 const ASK: &str = "name = \"ask\"\n[[steps]]\nid = \"n\"\nask = \"How many?\"\nschema = { type = \"integer\" }\n[[steps]]\nrespond = \"{{steps.n}} then\"\n";
-const PAY: &str = "name = \"pay\"\n[tools]\nallow = [\"memory.create\"]\napprove = [\"memory.create\"]\n[[steps]]\nid = \"kept\"\nmemory_create = { entity = \"bills\", type = \"bill\", content = \"{{request.text}}\" }\n[[steps]]\nrespond = \"paid\"\n";
+const PAY: &str = "name = \"pay\"\n[tools]\nallow = [\"bills.pay\"]\napprove = [\"bills.pay\"]\n[[steps]]\ntool = \"bills.pay\"\nwith = { amount = \"{{request.text}}\" }\n[[steps]]\nrespond = \"paid\"\n";
+
+/// Pays a bill, which may happen once.
+struct Pay;
+
+#[async_trait::async_trait]
+impl Tool for Pay {
+    fn describe(&self) -> ToolDescription {
+        ToolDescription::new("Pays a bill.", EffectClass::Unsafe)
+    }
+
+    async fn call(&self, _: Invocation) -> Result<ToolReturn, ToolError> {
+        Ok(ToolReturn { text: "paid".to_owned(), ..ToolReturn::default() })
+    }
+}
 
 /// Every scope but the one that approves.
 pub(crate) const WITHOUT_ANSWERS: &[Scope] =
@@ -58,7 +73,8 @@ impl World {
         let folder = tempfile::tempdir().unwrap();
         write_workspace(folder.path());
         let keys = KeyStore::open(folder.path().join(".dalsegno/access.db")).unwrap();
-        let engine = Engine::open(folder.path()).await.unwrap();
+        let engine =
+            Engine::builder().tool("bills.pay".parse().unwrap(), Pay).open(folder.path()).await.unwrap();
         let telemetry = Telemetry::start(TelemetryConfig::default()).unwrap();
         let server = Server::bind(engine.clone(), keys.clone(), telemetry, settings).await.unwrap();
         let address = server.address();
