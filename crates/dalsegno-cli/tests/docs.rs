@@ -144,10 +144,14 @@ fn failure_codes() -> BTreeSet<String> {
     FailureCode::ALL.iter().map(|code| code.as_str().to_owned()).collect()
 }
 
+fn server_codes() -> BTreeSet<String> {
+    dalsegno_server::Code::ALL.iter().map(|code| code.as_str().to_owned()).collect()
+}
+
 #[test]
 fn every_code_has_a_page_and_every_page_a_code() {
     let codes: BTreeSet<_> =
-        [workspace_codes(), run_codes(), failure_codes()].into_iter().flatten().collect();
+        [workspace_codes(), run_codes(), failure_codes(), server_codes()].into_iter().flatten().collect();
     let pages = error_pages();
     assert_eq!(pages.keys().cloned().collect::<BTreeSet<_>>(), codes);
     for (code, page) in pages {

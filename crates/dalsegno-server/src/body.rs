@@ -114,6 +114,17 @@ mod tests {
         }
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn a_body_at_a_byte_a_second_is_given_up() {
+        let byte = async |()| {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            Some((Ok::<_, std::convert::Infallible>("x"), ()))
+        };
+        let problem =
+            collect(Body::from_stream(futures::stream::unfold((), byte)), 4 << 20).await.unwrap_err();
+        assert_eq!(problem.document()["code"], "too_slow");
+    }
+
     #[test]
     fn what_is_nested_too_deep_is_refused_and_as_deep_as_allowed_is_read() {
         let nested = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));

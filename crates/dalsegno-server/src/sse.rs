@@ -99,12 +99,13 @@ impl Position {
                     tokio::select! {
                         biased;
                         () = self.shared.stopped() => break None,
-                        next = &mut next => break Some(next),
+                        // Before what comes next: a busy stream is looked at as well.
                         _ = self.check.tick() => {
                             if !self.shared.keys.is_active(&self.access, self.shared.now()) {
                                 return None;
                             }
                         }
+                        next = &mut next => break Some(next),
                     }
                 }
             };

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use dalsegno_access::{KeyEntry, KeyStore, NewKey, Reach};
 use dalsegno_core::Timestamp;
-use dalsegno_runtime::{Clock as _, SystemClock};
+use dalsegno_runtime::{Clock as _, EngineError, SystemClock};
 use dalsegno_workspace::{Settings, Workspace};
 use serde_json::{Value, json};
 
@@ -33,6 +33,12 @@ pub(super) fn key(args: &KeyArgs, context: &mut Context<'_>) -> Result<Exit, Err
     };
     let keys = KeyStore::open(place(&settings, &context.root))?;
     let now = SystemClock.now().as_millis();
+    if let KeyVerb::Add(KeyAddArgs { tenant: Some(tenant), .. }) = &args.verb
+        && let Ok(workspace) = loaded.sound()
+    {
+        // A misspelt one would make a key that reaches nothing.
+        workspace.check_tenant(tenant).map_err(EngineError::from)?;
+    }
     match &args.verb {
         KeyVerb::Add(args) => add(args, &keys, now, context),
         KeyVerb::List(args) => list(args, &keys, now, context),

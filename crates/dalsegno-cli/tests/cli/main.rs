@@ -35,6 +35,8 @@ mod rules;
 mod run;
 mod screen;
 mod secret;
+#[cfg(feature = "serve")]
+mod serve;
 mod servers;
 mod show;
 mod store;

@@ -1,5 +1,7 @@
 //! Keys: what a file of them keeps, what it accepts, and what several processes see.
 
+#![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
+
 use std::path::Path;
 
 use dalsegno_access::{KeyError, KeyState, KeyStore, NewKey, OpenError, Reach, Refused, Scope};

@@ -1,0 +1,117 @@
+//! Streams: a position in the journal, and nothing that could be lost.
+
+use dalsegno_access::Scope;
+use serde_json::{Value, json};
+
+use crate::client::Event;
+use crate::world::World;
+
+fn ids(events: &[Event]) -> Vec<u64> {
+    events.iter().filter_map(|event| event.id).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_has_every_record_and_ends_with_the_run() {
+    let world = World::new().await;
+    let acme = world.all("acme");
+    let run = acme.start("ask", "x").await;
+    let id = run["run_id"].as_str().unwrap();
+    let mut stream = acme.stream(id, None).await;
+    assert!(stream.head.contains("text/event-stream") && stream.head.contains("no-store"), "{}", stream.head);
+    // It stays open while the run waits, and goes on with the answer.
+    let mut seen = vec![stream.next().await.unwrap()];
+    let answered = acme.post(&format!("/v1/runs/{id}/answers"), &json!({ "answer": { "value": 3 } })).await;
+    assert_eq!(answered.status, 200, "{answered:?}");
+    seen.extend(stream.rest().await);
+    let end = seen.pop().unwrap();
+    assert_eq!((end.name.as_str(), end.id), ("end", None));
+    assert_eq!(serde_json::from_str::<Value>(&end.data).unwrap()["status"], "completed");
+    let records = world.engine.journal().journal_of(id.parse().unwrap()).await.unwrap().1;
+    assert_eq!(ids(&seen), (0..records.len() as u64).collect::<Vec<_>>());
+    // The events are those of the pages, whatever the size of a page and the place where a stream begins.
+    let told: Vec<Value> = seen.iter().map(|event| serde_json::from_str(&event.data).unwrap()).collect();
+    for limit in [1, 2, 5] {
+        let (mut pages, mut path) = (Vec::new(), format!("/v1/runs/{id}/events?limit={limit}"));
+        loop {
+            let page = acme.get(&path).await.json();
+            pages.extend(page["items"].as_array().unwrap().clone());
+            let Some(next) = page["next"].as_u64() else { break };
+            path = format!("/v1/runs/{id}/events?limit={limit}&after={next}");
+        }
+        assert_eq!(pages, told, "{limit}");
+    }
+    let last = records.len() as u64 - 1;
+    for after in 0..last {
+        let rest = acme.stream(id, Some(after)).await.rest().await;
+        assert_eq!(ids(&rest), (after + 1..=last).collect::<Vec<_>>());
+        let rest: Vec<Value> = rest
+            .iter()
+            .take_while(|event| event.name == "record")
+            .map(|event| serde_json::from_str(&event.data).unwrap())
+            .collect();
+        assert_eq!(rest, told[after as usize + 1..]);
+    }
+    // A browser that comes back after the end stops.
+    assert!(acme.stream(id, Some(last)).await.head.starts_with("HTTP/1.1 204 "));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_position_that_is_none_is_refused() {
+    let world = World::new().await;
+    let acme = world.all("acme");
+    let run = acme.start("echo", "x").await;
+    let path = format!("/v1/runs/{}/events", run["run_id"].as_str().unwrap());
+    for wrong in ["x", "-1", "1.5", "99", "18446744073709551616", " "] {
+        let headers = [("accept", "text/event-stream"), ("last-event-id", wrong)];
+        acme.send("GET", &path, &headers, b"").await.is_problem(400, "bad_request");
+    }
+    acme.get(&format!("{path}?after=99")).await.is_problem(400, "bad_request");
+    acme.get(&format!("{path}?limit=201")).await.is_problem(400, "bad_request");
+    acme.get(&format!("{path}?until=never")).await.is_problem(400, "bad_request");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_can_end_where_the_run_waits() {
+    let world = World::new().await;
+    let acme = world.all("acme");
+    let run = acme.start("ask", "x").await;
+    let path = format!("/v1/runs/{}/events?until=suspended", run["run_id"].as_str().unwrap());
+    let answer = acme.send("GET", &path, &[("accept", "text/event-stream")], b"").await;
+    assert!(answer.text.contains("event: end") && answer.text.contains("\"suspended\""), "{answer:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_revoked_key_loses_its_streams_and_streams_are_counted() {
+    let world =
+        World::with(dalsegno_workspace::ServeSettings { streams: 2, ..crate::world::settings() }).await;
+    let (acme, other) = (world.all("acme"), world.client("acme", &[Scope::RunsRead]));
+    let run = acme.start("ask", "x").await;
+    let id = run["run_id"].as_str().unwrap();
+    let (mut one, two) = (other.stream(id, None).await, other.stream(id, None).await);
+    assert!(two.head.starts_with("HTTP/1.1 200 "));
+    let third = other.stream(id, None).await;
+    assert!(third.head.starts_with("HTTP/1.1 429 ") && third.head.contains("retry-after"), "{}", third.head);
+    // Those of another key are counted for themselves.
+    assert!(acme.stream(id, None).await.head.starts_with("HTTP/1.1 200 "));
+    world.keys.revoke(&other.id, 1).unwrap();
+    // It ends without a word, since its key is no longer good.
+    assert!(one.rest().await.iter().all(|event| event.name == "record"));
+    other.get(&format!("/v1/runs/{id}")).await.is_problem(401, "unauthenticated");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_stops_ends_streams_and_waits_and_leaves_the_runs() {
+    let mut world = World::new().await;
+    let acme = world.all("acme");
+    let run = acme.start("ask", "x").await;
+    let id = run["run_id"].as_str().unwrap().to_owned();
+    let mut stream = acme.stream(&id, None).await;
+    stream.next().await.unwrap();
+    world.stop();
+    // No `end`: the run has not ended, and the client comes back.
+    assert!(stream.rest().await.iter().all(|event| event.name == "record"));
+    let engine = world.engine.clone();
+    world.stopped().await;
+    let summary = engine.journal().summary(id.parse().unwrap()).await.unwrap();
+    assert_eq!(summary.status, dalsegno_store::RunStatus::Suspended);
+}

@@ -1,0 +1,121 @@
+//! A workspace that is served.
+
+use std::net::SocketAddr;
+use std::path::Path;
+
+use dalsegno_access::{KeyStore, NewKey, Reach, Scope};
+use dalsegno_core::{EffectClass, ToolReturn};
+use dalsegno_runtime::{Engine, Invocation, Tool, ToolDescription, ToolError, WorkerOptions, WorkerReport};
+use dalsegno_server::{ServeError, Server};
+use dalsegno_telemetry::{Telemetry, TelemetryConfig};
+use dalsegno_workspace::ServeSettings;
+use tempfile::TempDir;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use crate::client::Client;
+
+const ECHO: &str = "name = \"echo\"\n[[steps]]\nrespond = \"You said: {{request.text}}\"\n";
+const ASK: &str = "name = \"ask\"\n[[steps]]\nid = \"n\"\nask = \"How many?\"\nschema = { type = \"integer\" }\n[[steps]]\nrespond = \"{{steps.n}} then\"\n";
+const PAY: &str = "name = \"pay\"\n[tools]\nallow = [\"bills.pay\"]\napprove = [\"bills.pay\"]\n[[steps]]\ntool = \"bills.pay\"\nwith = { amount = \"{{request.text}}\" }\n[[steps]]\nrespond = \"paid\"\n";
+
+/// Pays a bill, which may happen once.
+struct Pay;
+
+#[async_trait::async_trait]
+impl Tool for Pay {
+    fn describe(&self) -> ToolDescription {
+        ToolDescription::new("Pays a bill.", EffectClass::Unsafe)
+    }
+
+    async fn call(&self, _: Invocation) -> Result<ToolReturn, ToolError> {
+        Ok(ToolReturn { text: "paid".to_owned(), ..ToolReturn::default() })
+    }
+}
+
+/// Every scope but the one that approves.
+pub(crate) const WITHOUT_ANSWERS: &[Scope] =
+    &[Scope::RunsList, Scope::RunsRead, Scope::RunsWrite, Scope::AgentsRead];
+
+/// A server of a workspace of its own, and what stops it.
+pub(crate) struct World {
+    /// Removed with the world.
+    _folder: TempDir,
+    pub(crate) keys: KeyStore,
+    pub(crate) engine: Engine,
+    pub(crate) address: SocketAddr,
+    stop: Option<oneshot::Sender<()>>,
+    serving: JoinHandle<Result<WorkerReport, ServeError>>,
+}
+
+pub(crate) fn write_workspace(root: &Path) {
+    std::fs::create_dir_all(root.join("agents")).unwrap();
+    std::fs::create_dir_all(root.join("tenants")).unwrap();
+    std::fs::write(root.join("dalsegno.toml"), "").unwrap();
+    for (name, text) in [("echo", ECHO), ("ask", ASK), ("pay", PAY)] {
+        std::fs::write(root.join(format!("agents/{name}.toml")), text).unwrap();
+    }
+    for name in ["acme", "rival"] {
+        std::fs::write(root.join(format!("tenants/{name}.toml")), format!("name = \"{name}\"\n")).unwrap();
+    }
+}
+
+pub(crate) fn settings() -> ServeSettings {
+    ServeSettings { address: SocketAddr::from(([127, 0, 0, 1], 0)), ..ServeSettings::default() }
+}
+
+impl World {
+    pub(crate) async fn new() -> Self {
+        Self::with(settings()).await
+    }
+
+    pub(crate) async fn with(settings: ServeSettings) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        write_workspace(folder.path());
+        let keys = KeyStore::open(folder.path().join(".dalsegno/access.db")).unwrap();
+        let engine =
+            Engine::builder().tool("bills.pay".parse().unwrap(), Pay).open(folder.path()).await.unwrap();
+        let telemetry = Telemetry::start(TelemetryConfig::default()).unwrap();
+        let server = Server::bind(engine.clone(), keys.clone(), telemetry, settings).await.unwrap();
+        let address = server.address();
+        let (stop, stopped) = oneshot::channel();
+        let serving = tokio::spawn(async move {
+            let stopped = async {
+                let _ = stopped.await;
+            };
+            server.serve(&WorkerOptions::default(), stopped, |_| {}).await
+        });
+        Self { _folder: folder, keys, engine, address, stop: Some(stop), serving }
+    }
+
+    /// A client with a key of a tenant.
+    pub(crate) fn client(&self, tenant: &str, scopes: &[Scope]) -> Client {
+        let reach = if tenant == "*" { Reach::All } else { Reach::Tenant(tenant.to_owned()) };
+        let new = NewKey { reach, scopes: scopes.iter().copied().collect(), ..NewKey::default() };
+        let (entry, key) = self.keys.add(&new, 0).unwrap();
+        Client { address: self.address, key: Some(key.expose().to_owned()), id: entry.id }
+    }
+
+    pub(crate) fn all(&self, tenant: &str) -> Client {
+        self.client(tenant, Scope::ALL)
+    }
+
+    pub(crate) fn without_key(&self) -> Client {
+        Client { address: self.address, key: None, id: String::new() }
+    }
+
+    /// Begins to stop the server, and returns what comes of it.
+    pub(crate) fn stop(&mut self) {
+        drop(self.stop.take());
+    }
+
+    pub(crate) async fn stopped(mut self) -> WorkerReport {
+        self.stop();
+        self.serving.await.unwrap().unwrap()
+    }
+
+    /// The number of runs in the journal.
+    pub(crate) async fn runs(&self) -> usize {
+        self.engine.journal().runs(&dalsegno_store::RunFilter::default()).await.unwrap().len()
+    }
+}
