@@ -139,9 +139,16 @@ async function start() {
   app.listRuns();
   document.addEventListener("keydown", (event) => app.key(event));
   byId("run").addEventListener("change", (event) => app.open(event.target.value));
-  byId("query").addEventListener("input", (event) => app.find(event.target.value));
+  let typing = 0;
+  byId("query").addEventListener("input", (event) => {
+    // A search reads all records: not for each letter of a word.
+    clearTimeout(typing);
+    typing = setTimeout(() => app.find(event.target.value), 120);
+  });
   byId("query").addEventListener("keydown", (event) => {
     if (event.key !== "Enter") return;
+    clearTimeout(typing);
+    app.find(event.target.value);
     app.outline.match(true);
     byId("list").focus();
   });

@@ -14,7 +14,16 @@ const PURE: [&str; 6] = ["-p", "dalsegno-core", "-p", "dalsegno-expr", "-p", "da
 /// The target cannot be had, or the build failed.
 pub(crate) fn report() -> anyhow::Result<()> {
     ensure_target(REPORT_TARGET)?;
-    let test = ["test", "--locked", "--workspace", "--test", "doors", "--", "--include-ignored", "report::"];
+    let test = [
+        "test",
+        "--locked",
+        "--workspace",
+        "--test",
+        "doors",
+        "--",
+        "--include-ignored",
+        "the_module_in_the_tree",
+    ];
     perform(cargo().args(test).env("UPDATE", "1"))
 }
 

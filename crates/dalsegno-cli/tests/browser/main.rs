@@ -102,16 +102,22 @@ fn an_outcome_is_edited_and_the_next_requests_are_computed_anew() {
     let report = report(&workspace, "report.html");
     let mut page = Chromium::start(&browser);
     assert_eq!(page.open(&report), "ready");
-    for key in ["j", "j", "e"] {
-        page.press(key);
-    }
-    page.wait("document.activeElement.tagName === 'TEXTAREA'");
+    let edit = |page: &mut Chromium| {
+        page.press("j");
+        page.press("e");
+        page.wait("document.activeElement.tagName === 'TEXTAREA'");
+    };
+    // As recorded: the reply of the model in step 1.
+    edit(&mut page);
     page.press_with("Enter", 2);
     page.wait("document.querySelector('.result .verdict')");
     assert_eq!(
         page.text("document.querySelector('.result .verdict').textContent"),
         "The run asks for the same to its end."
     );
+    // Another one: the result of the tool in step 2.
+    page.press("Escape");
+    edit(&mut page);
     let recorded = page.text("document.querySelector('textarea').value");
     assert!(recorded.contains("Paid: 10"), "{recorded}");
     page.ask("document.querySelector('textarea').select()");
