@@ -52,7 +52,7 @@ fn every_key_is_read() {
     assert_eq!(expect.calls.unwrap().value[1].tool, "memory.search");
     assert_eq!(expect.output.unwrap().value, json!({ "level": null, "list": [1, true] }));
     assert_eq!((expect.max_steps.unwrap().value, expect.max_tokens.unwrap().value), (4, 1_000));
-    assert_eq!((expect.answer.unwrap().value.as_str(), expect.answer_contains.len()), ("Hi", 2));
+    assert_eq!((expect.answer.unwrap().value.as_str(), expect.answer_contains.len()), ("Hi", 1));
     assert_eq!(expect.always.len(), 1);
     let fields: Vec<&str> = eval.checks.fields().collect();
     assert_eq!(fields, ["answer", "calls", "ends", "level", "name", "steps", "urgent"]);
