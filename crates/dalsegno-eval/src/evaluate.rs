@@ -162,7 +162,7 @@ fn chosen(setup: &Setup<'_>) -> Result<Vec<usize>, EvalError> {
 /// Tries an item: its trials one after the other, both ways of each at the same time.
 async fn item<P: Performer>(setup: Setup<'_>, performer: &P, index: usize) -> Result<TriedItem, EvalError> {
     let item = setup.data.item(index)?;
-    let (expect, _) = setup.eval.checks.of(&item.value).map_err(|message| {
+    let expect = setup.eval.checks.of(&item.value).map_err(|message| {
         EvalError::Data(DataError {
             line: Some(item.line),
             message,

@@ -19,7 +19,7 @@ body{font:16px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--paper)
 h1{font-size:1.5rem;margin:0}h2{font-size:1.1rem;margin:2rem 0 .5rem}
 .dim{color:var(--dim)}.good{color:var(--good)}.bad{color:var(--bad)}.open{color:var(--open)}
 .verdict{font-size:1.2rem;font-weight:600}
-table{border-collapse:collapse;width:100%}th,td{text-align:left;padding:.3rem .6rem;border-bottom:1px solid var(--line);vertical-align:top;overflow-wrap:anywhere}
+table{border-collapse:collapse;width:100%}th,td{text-align:left;padding:.3rem .6rem;border-bottom:1px solid var(--line);vertical-align:top}th{white-space:nowrap}td{overflow-wrap:anywhere}
 pre{margin:0;white-space:pre-wrap;overflow-wrap:anywhere;font:13px/1.4 ui-monospace,monospace}
 svg{width:100%;height:auto}svg text{fill:var(--ink);font:13px system-ui,sans-serif}svg .grid{stroke:var(--line)}svg .range{stroke:var(--bar);stroke-width:6;stroke-linecap:round;opacity:.45}svg .dot{fill:var(--bar)}svg .goal{stroke:var(--open);stroke-dasharray:4 3}
 ";
@@ -74,11 +74,11 @@ fn summary(report: &Report) -> String {
         None => format!("${:.4}", nano(report.cost_nano_usd)),
     };
     format!(
-        "{} of {} items, {} trials each way; {stopped}. {} runs performed, {} known from before, {} tokens, {cost}. Intervals hold with {:.0} % \
+        "{} of {} items, each way {}; {stopped}. {} runs performed, {} known from before, {} tokens, {cost}. Intervals hold with {:.0} % \
          confidence, whenever you look; an item counts once.",
         report.items,
         report.items_in_data,
-        report.trials,
+        if report.trials == 1 { "once".to_owned() } else { format!("{} times", report.trials) },
         report.performed,
         report.known,
         report.tokens,
@@ -95,17 +95,18 @@ fn conclusions(report: &Report) -> Vec<(&'static str, String)> {
             Verdict::Better => ("good", "passes more often than"),
             Verdict::Worse => ("bad", "passes less often than"),
             Verdict::Equal => ("good", "is as good as"),
-            Verdict::Inconclusive => ("open", "inconclusive against"),
+            Verdict::Inconclusive => ("open", "may or may not be as good as"),
         };
-        found.push((class, format!("{} {words} {}: {}", now.name, before.name, points(*interval))));
+        let open = if *verdict == Verdict::Inconclusive { "inconclusive: " } else { "" };
+        found.push((class, format!("{open}{} {words} {}; {}", now.name, before.name, points(*interval))));
     }
     if let Some(Goal { at_least, conclusion }) = &report.goal {
-        let (class, words) = match conclusion {
-            Conclusion::Reached => ("good", "reached"),
-            Conclusion::NotReached => ("bad", "not reached"),
-            Conclusion::Inconclusive => ("open", "inconclusive"),
-        };
-        found.push((class, format!("{:.1} % {words}", at_least * 100.0)));
+        let wanted = format!("{:.1} %", at_least * 100.0);
+        found.push(match conclusion {
+            Conclusion::Reached => ("good", format!("{wanted} reached")),
+            Conclusion::NotReached => ("bad", format!("{wanted} not reached")),
+            Conclusion::Inconclusive => ("open", format!("inconclusive whether {wanted} is reached")),
+        });
     }
     found
 }
@@ -153,8 +154,8 @@ fn difference(compared: &Compared, page: &mut String) {
     for tick in [-1.0, -0.5, 0.0, 0.5, 1.0] {
         let _ = writeln!(
             page,
-            "<line class=\"grid\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"4\" y2=\"44\"/><text x=\"{x:.1}\" y=\"61\" text-anchor=\"middle\">{:+.0}</text>",
-            tick * 100.0,
+            "<line class=\"grid\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"4\" y2=\"44\"/><text x=\"{x:.1}\" y=\"61\" text-anchor=\"middle\">{}</text>",
+            if tick == 0.0 { "0".to_owned() } else { format!("{:+.0}", tick * 100.0) },
             x = place(tick)
         );
     }

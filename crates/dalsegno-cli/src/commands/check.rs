@@ -47,6 +47,10 @@ pub(super) fn files(context: &mut Context<'_>) -> Result<Exit, Error> {
         let (cases, problems) = test::problems(workspace);
         add(&mut found, problems);
         sources = cases.sources;
+        for eval in workspace.evals() {
+            add(&mut found, eval.diagnostics);
+            sources.extend(eval.source);
+        }
     }
     if context.format == Format::Json {
         context.output.document(&found);

@@ -128,13 +128,13 @@ fn unpriced(model: &str) -> Error {
 
 /// Reads the data set to its end, and holds each item against the checks.
 fn open(eval: &Eval, workspace: &Workspace) -> Result<DataSet, Error> {
-    let mut unused: Vec<&str> = eval.checks.of_item().collect();
+    let mut unused: Vec<&str> = eval.checks.fields().collect();
     let labels: Vec<&str> = eval.judges.iter().filter_map(|judge| judge.label.as_deref()).collect();
     let mut unlabelled = labels.clone();
     let shown = eval.data.strip_prefix(&workspace.root).unwrap_or(&eval.data).display().to_string();
     let data = DataSet::open(&eval.data, &eval.name, |item| {
-        let (_, used) = eval.checks.of(&item.value)?;
-        unused.retain(|key| !used.contains(key));
+        eval.checks.of(&item.value)?;
+        unused.retain(|field| item.value.get(field).is_none());
         for label in &labels {
             let Some(value) = item.value.get("labels").and_then(|labels| labels.get(label)) else { continue };
             if !value.is_boolean() {
@@ -151,10 +151,9 @@ fn open(eval: &Eval, workspace: &Workspace) -> Result<DataSet, Error> {
         let place = error.line.map_or_else(|| format!("`{shown}`"), |line| format!("{shown}:{line}"));
         Error::Eval { message: format!("{place}: {}", error.message), help: error.help }
     })?;
-    if let Some(key) = unused.first() {
-        let message =
-            format!("the template of `{key}` in `[checks]` comes to nothing for every item of `{shown}`");
-        return Err(Error::Eval { message, help: "correct the name of the item's field" });
+    if let Some(field) = unused.first() {
+        let message = format!("no item of `{shown}` has the field `{field}`, which `[checks]` reads");
+        return Err(Error::Eval { message, help: "correct the name of the field" });
     }
     if let Some(label) = unlabelled.first() {
         let message = format!("no item of `{shown}` has the label `{label}`");

@@ -48,7 +48,9 @@ impl Spinner {
     /// Draws the next picture beside what is under way.
     pub(crate) fn draw(&mut self, what: Option<String>, output: &mut Output) {
         // A reply that is being written says enough by itself.
-        let Some(what) = what.filter(|_| self.since.elapsed() >= PATIENCE && !output.stdout.mid_line) else {
+        let Some(what) =
+            what.filter(|_| self.is_seen && self.since.elapsed() >= PATIENCE && !output.stdout.mid_line)
+        else {
             return;
         };
         let told = format!("{what} · {}", duration(Duration::from_secs(self.since.elapsed().as_secs())));

@@ -253,7 +253,10 @@ fn a_broken_data_set_is_refused_before_anything_starts() {
         "letters.jsonl:3: it is longer than 1 MiB",
     );
     refused("\n\n", "`tests/evals/letters.jsonl`: it has no items");
-    refused("{\"text\": \"a\"}\n", "the template of `output` in `[checks]` comes to nothing for every item");
+    refused(
+        "{\"text\": \"a\"}\n",
+        "no item of `tests/evals/letters.jsonl` has the field `kind`, which `[checks]` reads",
+    );
     let nested = format!("{}1{}", "[".repeat(5_000), "]".repeat(5_000));
     refused(
         &format!("{{\"text\": \"a\", \"deep\": {nested}}}"),
@@ -271,6 +274,8 @@ fn a_broken_data_set_is_refused_before_anything_starts() {
     {
         assert!(said.contains(words), "`{words}`: {said}");
     }
+    let said = workspace.dalsegno(&["check"]);
+    assert!(said.starts_with("exit code: 2\n") && said.contains("did you mean `sorter`?"), "{said}");
     assert_eq!(double.received().len(), 0);
     assert!(!workspace.path(".dalsegno/evals").exists());
 }
@@ -337,7 +342,10 @@ fn a_judge_is_measured_and_its_nonsense_is_no_verdict() {
     let read: Vec<String> = double.received().iter().map(read_by).collect();
     let judged = || read.iter().filter(|read| read.contains("You judge"));
     assert!(judged().any(|read| read.contains("an answer of before")));
-    assert!(judged().all(|read| read.contains("number") && !read.contains("labels")), "the judge reads a verdict");
+    assert!(
+        judged().all(|read| read.contains("number") && !read.contains("labels")),
+        "the judge reads a verdict"
+    );
     let asked = double.received().len();
     let said = workspace.dalsegno(&["eval", "tests/evals/letters.toml"]);
     assert!(

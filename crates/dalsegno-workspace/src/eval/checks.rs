@@ -1,5 +1,6 @@
 //! What must hold of a trial, with values of its item.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use dalsegno_core::AgentConfig;
@@ -25,6 +26,8 @@ pub struct Checks {
     fixed: Expectations,
     /// What does, by its key.
     templates: Vec<(String, ValueTemplate)>,
+    /// The fields of items that are read.
+    fields: BTreeSet<String>,
 }
 
 /// What `always` reads.
@@ -70,34 +73,36 @@ impl Checks {
         if let Some(config) = config.filter(|_| report.count() == before) {
             check::expected(report, &fixed, config);
         }
-        Self { fixed, templates }
+        let read = templates.iter().flat_map(|(_, template)| template.paths());
+        let read = read.chain(fixed.always.iter().flat_map(|condition| condition.value.paths()));
+        let of_item = read.filter(|one| one.root.as_str() == "item");
+        let fields = of_item.filter_map(|one| one.segments.first().map(ToString::to_string)).collect();
+        Self { fixed, templates, fields }
     }
 
-    /// The keys whose values come from the item.
-    pub fn of_item(&self) -> impl Iterator<Item = &str> {
-        self.templates.iter().map(|(key, _)| key.as_str())
+    /// The fields of items that templates and conditions read.
+    pub fn fields(&self) -> impl Iterator<Item = &str> {
+        self.fields.iter().map(String::as_str)
     }
 
     pub(super) const fn fixed(&self) -> &Expectations {
         &self.fixed
     }
 
-    /// What must hold of a trial of this item. A key whose template comes to null does not count for it, and is not in the list of
-    /// keys that is returned with it.
+    /// What must hold of a trial of this item. A key whose template comes to null does not count for it.
     ///
     /// # Errors
     /// What is wrong with a value that the item gives, in words.
-    pub fn of(&self, item: &Value) -> Result<(Expectations, Vec<&str>), String> {
+    pub fn of(&self, item: &Value) -> Result<Expectations, String> {
         let mut scope = Map::new();
         scope.insert("item".to_owned(), item.clone());
-        let (mut rendered, mut keys, mut output) = (Map::new(), Vec::new(), None);
+        let (mut rendered, mut output) = (Map::new(), None);
         for (key, template) in &self.templates {
             let value = template.render(&scope as &dyn Scope);
             let value = value.map_err(|error| format!("`{key}` cannot be computed: {error}"))?;
             if value.is_null() {
                 continue;
             }
-            keys.push(key.as_str());
             match key.as_str() {
                 // TOML has no null, and the answer of an agent may hold one.
                 "output" => output = Some(Located { value, span: 0..0 }),
@@ -111,7 +116,7 @@ impl Checks {
         if !rendered.is_empty() {
             merge(&mut expect, read(&rendered)?);
         }
-        Ok((expect, keys))
+        Ok(expect)
     }
 }
 

@@ -37,7 +37,19 @@ const JUDGED: &[&str] = &["item", "answer", "output", "ends", "calls", "asks"];
 /// What the verdict of a judge reads.
 const VERDICT: &[&str] = &["output"];
 
+/// Where evals are looked for. They may be anywhere.
+const FOLDER: &str = "tests/evals";
+
 impl Workspace {
+    /// Reads the evals of `tests/evals/*.toml`.
+    pub fn evals(&self) -> Vec<EvalRead> {
+        let mut diagnostics = Vec::new();
+        let files = Place::on_disk(&self.root).files(Path::new(FOLDER), "toml", &mut diagnostics);
+        let unreadable =
+            (!diagnostics.is_empty()).then_some(EvalRead { eval: None, diagnostics, source: None });
+        files.iter().map(|file| self.eval(&self.root.join(file))).chain(unreadable).collect()
+    }
+
     /// Reads an eval file, which is named by its path: absolute, or below the workspace's folder. Nothing else is read, and nothing is run.
     pub fn eval(&self, file: &Path) -> EvalRead {
         let mut diagnostics = Vec::new();
@@ -207,7 +219,7 @@ impl Reader<'_> {
         let named = section.parsed::<AgentName>("agent");
         let agent = named.as_ref().and_then(|name| self.agent(name, tenant));
         if let (Some(named), Some(config)) = (&named, &agent)
-            && !matches!(&config.mind, Mind::Model(mind) if mind.output.is_some())
+            && matches!(&config.mind, Mind::Model(mind) if mind.output.is_none())
         {
             report
                 .error(
