@@ -6,6 +6,7 @@ use std::time::Duration;
 use dalsegno_core::{OperationId, Outcome, RunId};
 use dalsegno_debugger::{Key, Mark, Model, Page, Row, Tab, Text, Tone, Wish};
 use dalsegno_history::{Journal, OperationOutline, Scene, Standing, Walk};
+use dalsegno_store::RunStatus;
 
 use super::pages::{self, Whole};
 use super::search::Search;
@@ -256,6 +257,9 @@ impl Session {
             summary.agent.to_string(),
             summary.status.to_string(),
         ];
+        if summary.status == RunStatus::Running && !self.journal.is_performed(summary) {
+            facts.push("no process performs it".to_owned());
+        }
         let outline = self.walk.outline();
         let tokens = outline.steps.iter().flat_map(|step| &step.operations).map(|one| one.tokens).sum();
         if tokens > 0 {
