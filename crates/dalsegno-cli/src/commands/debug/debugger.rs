@@ -21,7 +21,7 @@ use crate::render::text::{count, duration, short};
 const START: usize = usize::MAX;
 
 /// A run under the debugger.
-pub(super) struct Session {
+pub(super) struct Debugger {
     journal: Journal,
     walk: Walk,
     model: Model,
@@ -42,7 +42,7 @@ pub(super) struct Session {
     forked: Option<RunId>,
 }
 
-impl Session {
+impl Debugger {
     /// Opens a run, at this step.
     pub(super) async fn open(
         journal: Journal,
@@ -51,7 +51,7 @@ impl Session {
         colour: bool,
     ) -> Result<Self, Error> {
         let walk = journal.walk(run).await?;
-        let mut session = Self {
+        let mut debugger = Self {
             journal,
             walk,
             model: Model::new(80, 24, colour),
@@ -66,15 +66,15 @@ impl Session {
             forked: None,
         };
         if let Some(step) = step {
-            session.walk.read_all().await?;
-            let steps = &session.walk.outline().steps;
+            debugger.walk.read_all().await?;
+            let steps = &debugger.walk.outline().steps;
             if !steps.iter().any(|one| one.step == step) {
                 let steps = steps.last().map_or(0, |last| last.step);
                 return Err(Error::UnknownStep { run: short(run), step, steps });
             }
         }
-        session.list();
-        Ok(session)
+        debugger.list();
+        Ok(debugger)
     }
 
     pub(super) fn model(&self) -> &Model {
