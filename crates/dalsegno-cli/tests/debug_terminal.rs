@@ -173,6 +173,30 @@ fn the_terminal_is_as_before_after_a_signal_and_after_ctrl_c() {
 }
 
 #[test]
+fn ctrl_z_gives_the_terminal_back_until_the_debugger_is_continued() {
+    if !has_terminal() {
+        return;
+    }
+    let folder = workspace();
+    let terminal = Terminal::open(&folder, "runs");
+    let shell = "env -i TERM=xterm PATH=/usr/bin:/bin PS1='ready> ' bash --norc --noprofile -i";
+    terminal.tmux(&["new-window", "-c", folder.path().to_str().unwrap(), shell]);
+    terminal.now("ready>");
+    terminal.types(&format!("'{DALSEGNO}' debug last"));
+    terminal.now("the disk is full again");
+    terminal.presses(&["C-z"]);
+    terminal.now("Stopped");
+    terminal.says("#{alternate_on}", "0");
+    terminal.types("fg");
+    terminal.now("the disk is full again");
+    terminal.says("#{alternate_on}", "1");
+    terminal.presses(&["q"]);
+    terminal.says("#{alternate_on}", "0");
+    terminal.types("echo \"left with $?\"");
+    terminal.now("left with 0");
+}
+
+#[test]
 fn a_terminal_of_20_columns_is_told_so_and_can_be_left() {
     if !has_terminal() {
         return;

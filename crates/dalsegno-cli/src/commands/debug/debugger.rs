@@ -40,6 +40,8 @@ pub(super) struct Debugger {
     wanted: Option<u64>,
     drafts: BTreeMap<OperationId, String>,
     forked: Option<RunId>,
+    /// The journal could not be read: no more is read until a person asks for it.
+    is_halted: bool,
 }
 
 impl Debugger {
@@ -64,6 +66,7 @@ impl Debugger {
             wanted: step,
             drafts: BTreeMap::new(),
             forked: None,
+            is_halted: false,
         };
         if let Some(step) = step {
             debugger.walk.read_all().await?;
@@ -139,6 +142,7 @@ impl Debugger {
     /// Looks whether more was recorded.
     pub(super) async fn refresh(&mut self) -> Result<(), Error> {
         let is_more = self.walk.refresh().await?;
+        self.is_halted = false;
         self.title();
         if is_more {
             self.scene = None;
@@ -151,13 +155,14 @@ impl Debugger {
 
     /// Says whether there is something to do while no key is pressed.
     pub(super) fn has_work(&self) -> bool {
-        !self.walk.is_read() || self.search.is_some()
+        !self.is_halted && (!self.walk.is_read() || self.search.is_some())
     }
 
     /// Does a little of it.
     pub(super) async fn work(&mut self) {
         let done = if self.walk.is_read() { self.search_on().await } else { self.read_on().await };
         if let Err(error) = done {
+            self.is_halted = true;
             self.search = None;
             self.say(Tone::Bad, &error.to_string());
         }
@@ -196,6 +201,7 @@ impl Debugger {
     }
 
     pub(super) fn search(&mut self, text: &str) {
+        self.is_halted = false;
         self.search = Some(Search::new(text));
     }
 
