@@ -59,7 +59,7 @@ pub fn draw(model: &Model, frame: &mut Frame<'_>) {
         frame.render_widget("│", Rect { x: page.x - 1, y, width: 1, height: 1 });
     }
     draw_page(model, page, frame);
-    draw_footer(model, line(area.height - 1), frame);
+    draw_footer(model, area, frame);
     if model.mode == Mode::Help {
         draw_help(area, frame);
     }
@@ -141,7 +141,8 @@ fn draw_page(model: &Model, area: Rect, frame: &mut Frame<'_>) {
     frame.render_widget(Paragraph::new(lines), body);
 }
 
-fn draw_footer(model: &Model, area: Rect, frame: &mut Frame<'_>) {
+fn draw_footer(model: &Model, screen: Rect, frame: &mut Frame<'_>) {
+    let area = Rect { y: screen.bottom() - 1, height: 1, ..screen };
     let typed = |word: &str, typed: &str| {
         let text = Text::new(Tone::Plain, typed).plain();
         // What is typed last is seen.
@@ -153,10 +154,7 @@ fn draw_footer(model: &Model, area: Rect, frame: &mut Frame<'_>) {
     let line = match (&model.mode, &model.message) {
         (Mode::Search(text), _) => typed("/", text),
         (Mode::Compare(run), _) => typed("compare with run: ", run),
-        (_, Some(message)) => {
-            let wrapped = message.wrapped(usize::from(area.width));
-            shown(&wrapped.first().cloned().unwrap_or_default(), model.colour)
-        }
+        (_, Some(message)) => return draw_message(message, model.colour, screen, frame),
         (_, None) => {
             let lines = model.wrapped.len();
             let height = model.body_height();
@@ -170,6 +168,16 @@ fn draw_footer(model: &Model, area: Rect, frame: &mut Frame<'_>) {
         }
     };
     frame.render_widget(line, area);
+}
+
+/// A message is read to its end: a long one covers what stands above it.
+fn draw_message(message: &Text, colour: bool, screen: Rect, frame: &mut Frame<'_>) {
+    let lines = message.wrapped(usize::from(screen.width));
+    let lines: Vec<Line<'_>> = lines.iter().map(|line| shown(line, colour)).collect();
+    let height = u16::try_from(lines.len()).unwrap_or(u16::MAX).min(screen.height / 2);
+    let area = Rect { y: screen.bottom() - height, height, ..screen };
+    frame.render_widget(Clear, area);
+    frame.render_widget(Paragraph::new(lines), area);
 }
 
 fn draw_help(area: Rect, frame: &mut Frame<'_>) {

@@ -158,6 +158,16 @@ fn no_escape_of_another_party_reaches_the_terminal() {
 }
 
 #[test]
+fn a_long_message_is_shown_to_its_end() {
+    let mut model = model(80, 24, true);
+    model.say(Tone::Bad, &format!("{}the end of it", "a long error ".repeat(20)));
+    let screen = shown(&model, 80, 24);
+    assert!(screen.contains("the end of it"), "{screen}");
+    model.press(Key::Down);
+    assert!(!shown(&model, 80, 24).contains("the end of it"), "the next key takes it away");
+}
+
+#[test]
 fn arrows_move_the_outline_or_the_page() {
     let mut model = model(80, 24, true);
     model.press(Key::Down);

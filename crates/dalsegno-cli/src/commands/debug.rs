@@ -1,10 +1,10 @@
 //! `dalsegno debug`: a run on a full screen, stepped both ways.
 
+mod debugger;
 mod edit;
 mod pages;
 mod screen;
 mod search;
-mod session;
 
 use std::io::{self, IsTerminal};
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use dalsegno_debugger::{Key, Tone, Wish};
 
+use self::debugger::Debugger;
 use self::screen::{Event, Screen};
-use self::session::Session;
 use super::journal::Kept;
 use super::{Context, select};
 use crate::args::DebugArgs;
@@ -37,13 +37,13 @@ pub(super) async fn debug(args: &DebugArgs, context: &mut Context<'_>) -> Result
     let Kept { journal, .. } = context.reader().await?;
     let run = select::run(&journal, &args.run).await?;
     let colour = context.output.stdout.terminal.colour;
-    let mut session = Session::open(journal, run, args.step, colour).await?;
+    let mut debugger = Debugger::open(journal, run, args.step, colour).await?;
     let is_told = told().map_err(|source| Error::Signals { source })?;
     let mut screen = Screen::enter().map_err(|source| Error::Screen { source })?;
-    session.resize(screen.size());
-    let ended = drive(&mut session, &mut screen, &is_told, context).await;
+    debugger.resize(screen.size());
+    let ended = drive(&mut debugger, &mut screen, &is_told, context).await;
     drop(screen);
-    if let Some(forked) = session.forked() {
+    if let Some(forked) = debugger.forked() {
         let run = short(forked);
         context.output.note(format_args!("forked as run {run}: perform it with `dalsegno resume {run}`"));
     }
@@ -63,32 +63,32 @@ fn told() -> io::Result<Arc<AtomicBool>> {
 }
 
 async fn drive(
-    session: &mut Session,
+    debugger: &mut Debugger,
     screen: &mut Screen,
     is_told: &AtomicBool,
     context: &mut Context<'_>,
 ) -> Result<Exit, Error> {
     let failed = |source| Error::Screen { source };
     loop {
-        session.turn_page().await;
-        screen.draw(session.model()).map_err(failed)?;
-        let wait = if session.has_work() { Duration::ZERO } else { LOOK };
+        debugger.turn_page().await;
+        screen.draw(debugger.model()).map_err(failed)?;
+        let wait = if debugger.has_work() { Duration::ZERO } else { LOOK };
         match tokio::task::block_in_place(|| screen.next(wait)).map_err(failed)? {
             Some(Event::Key(key)) => {
                 if !screen.is_large_enough() && matches!(key, Key::Char('q')) {
                     return Ok(Exit::Done);
                 }
-                if let Some(exit) = grant(session.press(key), session, screen, context).await? {
+                if let Some(exit) = grant(debugger.press(key), debugger, screen, context).await? {
                     return Ok(exit);
                 }
             }
-            Some(Event::Resize) => session.resize(screen.size()),
+            Some(Event::Resize) => debugger.resize(screen.size()),
             None => {
                 let begun = Instant::now();
-                while session.has_work() && begun.elapsed() < SLICE {
-                    session.work().await;
+                while debugger.has_work() && begun.elapsed() < SLICE {
+                    debugger.work().await;
                 }
-                session.tell_work();
+                debugger.tell_work();
             }
         }
         if is_told.load(Ordering::Relaxed) {
@@ -100,7 +100,7 @@ async fn drive(
 /// Grants a wish; an exit where it ends the command.
 async fn grant(
     wish: Option<Wish>,
-    session: &mut Session,
+    debugger: &mut Debugger,
     screen: &mut Screen,
     context: &mut Context<'_>,
 ) -> Result<Option<Exit>, Error> {
@@ -110,31 +110,31 @@ async fn grant(
         Some(Wish::Quit) => return Ok(Some(Exit::Done)),
         Some(Wish::Suspend) => {
             screen.suspend().map_err(failed)?;
-            session.resize(screen.size());
+            debugger.resize(screen.size());
             return Ok(None);
         }
         Some(Wish::Search(text)) => {
-            session.search(&text);
+            debugger.search(&text);
             Ok(())
         }
         Some(Wish::StopSearch) => {
-            session.stop_search();
+            debugger.stop_search();
             Ok(())
         }
-        Some(Wish::Refresh) => session.refresh().await,
-        Some(Wish::Back) => session.back().await,
-        Some(Wish::Cause(row)) => session.cause(row).await,
-        Some(Wish::Compare(other)) => session.compare(&other).await,
+        Some(Wish::Refresh) => debugger.refresh().await,
+        Some(Wish::Back) => debugger.back().await,
+        Some(Wish::Cause(row)) => debugger.cause(row).await,
+        Some(Wish::Compare(other)) => debugger.compare(&other).await,
         Some(Wish::Fork(row)) => {
-            let forked = edit::fork(row, session, screen, context).await;
-            session.resize(screen.size());
+            let forked = edit::fork(row, debugger, screen, context).await;
+            debugger.resize(screen.size());
             forked
         }
     };
     if let Err(error) = granted {
         // It is said at the bottom, and the screen stays.
         let help = error.class().help.map(|help| format!(": {help}")).unwrap_or_default();
-        session.say(Tone::Bad, &with_short_ids(&format!("{error}{help}")));
+        debugger.say(Tone::Bad, &with_short_ids(&format!("{error}{help}")));
     }
     Ok(None)
 }

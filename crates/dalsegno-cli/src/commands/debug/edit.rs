@@ -9,8 +9,8 @@ use dalsegno_debugger::Tone;
 use dalsegno_runtime::ForkOptions;
 use serde_json::{Value, json};
 
+use super::debugger::Debugger;
 use super::screen::Screen;
-use super::session::Session;
 use crate::commands::{Context, KEPT};
 use crate::error::Error;
 use crate::input;
@@ -20,40 +20,40 @@ use crate::render::text::short;
 /// down, and nothing of it is performed.
 pub(super) async fn fork(
     row: usize,
-    session: &mut Session,
+    debugger: &mut Debugger,
     screen: &mut Screen,
     context: &mut Context<'_>,
 ) -> Result<(), Error> {
-    let Some((operation, recorded)) = session.outcome_in(row).await? else { return Ok(()) };
+    let Some((operation, recorded)) = debugger.outcome_in(row).await? else { return Ok(()) };
     let before = format!("{:#}", json!({ "outcome": recorded }));
     // What was refused is edited further.
-    let text = session.draft(operation).unwrap_or_else(|| before.clone());
+    let text = debugger.draft(operation).unwrap_or_else(|| before.clone());
     let file = context.root.join(KEPT).join(format!("outcome-{}.json", short(operation)));
     let edited = screen.aside(|| edit(&file, &text)).map_err(|source| Error::Screen { source })?;
     let edited = edited.map_err(|source| Error::Editor { source })?;
     if edited == before {
-        session.say(Tone::Warn, "nothing was changed, so nothing was forked");
+        debugger.say(Tone::Warn, "nothing was changed, so nothing was forked");
         return Ok(());
     }
-    session.keep_draft(operation, &edited);
+    debugger.keep_draft(operation, &edited);
     let value: Value = serde_json::from_str(&edited).map_err(|source| Error::Json {
         place: "the outcome (press f to edit it further)".to_owned(),
         source,
     })?;
-    let forked = write(operation, value, session, context).await?;
-    session.drop_draft(operation);
-    session.open_fork(forked).await
+    let forked = write(operation, value, debugger, context).await?;
+    debugger.drop_draft(operation);
+    debugger.open_fork(forked).await
 }
 
 async fn write(
     operation: OperationId,
     value: Value,
-    session: &Session,
+    debugger: &Debugger,
     context: &mut Context<'_>,
 ) -> Result<dalsegno_core::RunId, Error> {
     let engine = context.silent().await?;
     let options = ForkOptions { set: vec![(operation, value)], ..ForkOptions::default() };
-    Ok(engine.fork_only(session.run(), options).await?)
+    Ok(engine.fork_only(debugger.run(), options).await?)
 }
 
 /// What a person makes of a text. The file is for this user alone, and gone afterwards.

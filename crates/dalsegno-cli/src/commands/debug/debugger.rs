@@ -6,6 +6,7 @@ use std::time::Duration;
 use dalsegno_core::{OperationId, Outcome, RunId};
 use dalsegno_debugger::{Key, Mark, Model, Page, Row, Tab, Text, Tone, Wish};
 use dalsegno_history::{Journal, OperationOutline, Scene, Standing, Walk};
+use dalsegno_store::RunStatus;
 
 use super::pages::{self, Whole};
 use super::search::Search;
@@ -20,7 +21,7 @@ use crate::render::text::{count, duration, short};
 const START: usize = usize::MAX;
 
 /// A run under the debugger.
-pub(super) struct Session {
+pub(super) struct Debugger {
     journal: Journal,
     walk: Walk,
     model: Model,
@@ -39,9 +40,11 @@ pub(super) struct Session {
     wanted: Option<u64>,
     drafts: BTreeMap<OperationId, String>,
     forked: Option<RunId>,
+    /// The journal could not be read: no more is read until a person asks for it.
+    is_halted: bool,
 }
 
-impl Session {
+impl Debugger {
     /// Opens a run, at this step.
     pub(super) async fn open(
         journal: Journal,
@@ -50,7 +53,7 @@ impl Session {
         colour: bool,
     ) -> Result<Self, Error> {
         let walk = journal.walk(run).await?;
-        let mut session = Self {
+        let mut debugger = Self {
             journal,
             walk,
             model: Model::new(80, 24, colour),
@@ -63,17 +66,18 @@ impl Session {
             wanted: step,
             drafts: BTreeMap::new(),
             forked: None,
+            is_halted: false,
         };
         if let Some(step) = step {
-            session.walk.read_all().await?;
-            let steps = &session.walk.outline().steps;
+            debugger.walk.read_all().await?;
+            let steps = &debugger.walk.outline().steps;
             if !steps.iter().any(|one| one.step == step) {
                 let steps = steps.last().map_or(0, |last| last.step);
                 return Err(Error::UnknownStep { run: short(run), step, steps });
             }
         }
-        session.list();
-        Ok(session)
+        debugger.list();
+        Ok(debugger)
     }
 
     pub(super) fn model(&self) -> &Model {
@@ -138,6 +142,7 @@ impl Session {
     /// Looks whether more was recorded.
     pub(super) async fn refresh(&mut self) -> Result<(), Error> {
         let is_more = self.walk.refresh().await?;
+        self.is_halted = false;
         self.title();
         if is_more {
             self.scene = None;
@@ -150,13 +155,14 @@ impl Session {
 
     /// Says whether there is something to do while no key is pressed.
     pub(super) fn has_work(&self) -> bool {
-        !self.walk.is_read() || self.search.is_some()
+        !self.is_halted && (!self.walk.is_read() || self.search.is_some())
     }
 
     /// Does a little of it.
     pub(super) async fn work(&mut self) {
         let done = if self.walk.is_read() { self.search_on().await } else { self.read_on().await };
         if let Err(error) = done {
+            self.is_halted = true;
             self.search = None;
             self.say(Tone::Bad, &error.to_string());
         }
@@ -195,6 +201,7 @@ impl Session {
     }
 
     pub(super) fn search(&mut self, text: &str) {
+        self.is_halted = false;
         self.search = Some(Search::new(text));
     }
 
@@ -256,6 +263,9 @@ impl Session {
             summary.agent.to_string(),
             summary.status.to_string(),
         ];
+        if summary.status == RunStatus::Running && !self.journal.is_performed(summary) {
+            facts.push("no process performs it".to_owned());
+        }
         let outline = self.walk.outline();
         let tokens = outline.steps.iter().flat_map(|step| &step.operations).map(|one| one.tokens).sum();
         if tokens > 0 {
