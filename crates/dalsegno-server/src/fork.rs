@@ -21,7 +21,7 @@ use crate::shared::Shared;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Fork {
+pub(crate) struct ForkBody {
     /// The step that is asked for anew.
     #[serde(default)]
     at: Option<u64>,
@@ -40,7 +40,7 @@ pub(crate) async fn fork(
     Client(access): Client,
     Path(id): Path<String>,
     headers: HeaderMap,
-    body::Json(fork): body::Json<Fork>,
+    body::Json(fork): body::Json<ForkBody>,
 ) -> Result<Response, Problem> {
     if shared.is_stopping() {
         return Err(Problem::stopping());
@@ -51,7 +51,7 @@ pub(crate) async fn fork(
     }
     let wait = params::preferred_wait(&headers)?;
     let run = shared.run(&access, &id).await?.run;
-    let Fork { at, set, model, live_effects } = fork;
+    let ForkBody { at, set, model, live_effects } = fork;
     // An outcome may be a person's answer, and effects that do not ask are agreed to in advance.
     if (live_effects || !set.is_empty()) && !access.may(Scope::AnswersWrite) {
         return Err(Problem::forbidden(Scope::AnswersWrite));

@@ -26,6 +26,7 @@ struct Pay;
 impl Tool for Pay {
     fn describe(&self) -> ToolDescription {
         ToolDescription::new("Pays a bill.", EffectClass::Unsafe)
+            .with_input(serde_json::json!({ "type": "object" }))
     }
 
     async fn call(&self, _: Invocation) -> Result<ToolReturn, ToolError> {
