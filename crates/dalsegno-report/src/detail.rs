@@ -109,7 +109,7 @@ impl OperationDetail {
         let prompt = reading(course, asked.state(), request).map(|(reading, new)| Messages {
             total: reading.transcript.iter().count(),
             new,
-            model: reading.settings.name.to_string(),
+            model: reading.settings.name,
         });
         Self {
             id: *id,

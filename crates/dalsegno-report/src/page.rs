@@ -183,7 +183,7 @@ mod tests {
             notes: Vec::new(),
         };
         let page = page(&facts, b"archive");
-        assert_eq!(read(page.as_bytes(), 7).unwrap(), (facts.clone(), b"archive".to_vec()));
+        assert_eq!(read(page.as_bytes(), 7).unwrap(), (facts, b"archive".to_vec()));
         assert!(is_page(page.as_bytes()));
         for (broken, what) in [
             (page.replace("id=\"journal\">", "id=\"journal\">?"), "its journal is damaged"),

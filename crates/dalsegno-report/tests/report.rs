@@ -29,7 +29,7 @@ async fn every_row_of_a_long_run_is_shown_as_it_was() {
         assert_eq!(operations.len(), row["ops"].as_array().unwrap().len());
         for operation in operations {
             // What the first step asks for has an outcome that the first step does not know yet.
-            assert_eq!(operation["outcome"].is_null(), false, "row {index}");
+            assert!(!operation["outcome"].is_null(), "row {index}");
             if let Some(total) = operation["prompt"]["total"].as_u64() {
                 let messages = json!({
                     "ask": "messages", "run": long::RUN, "row": index, "operation": operation["id"],
