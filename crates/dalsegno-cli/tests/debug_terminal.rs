@@ -99,10 +99,11 @@ fn a_run_is_opened_stepped_searched_forked_and_compared() {
     terminal.types(&run[..8]);
     terminal.now("first difference: step 1, outcome");
     terminal.now("/memory_found/0");
-    // Another process performs the fork, and the debugger reads it.
-    assert!(dalsegno(&folder, &["resume", &fork]).status.success());
+    // Another process performs the fork until it asks before an effect, and the debugger reads it.
+    assert_eq!(dalsegno(&folder, &["resume", &fork]).status.code(), Some(4));
     terminal.presses(&["r"]);
-    terminal.now("completed");
+    terminal.now("suspended");
+    terminal.now("? memory create");
     terminal.now("1 step");
     terminal.presses(&["b", "1"]);
     terminal.now("2 steps");
