@@ -109,7 +109,7 @@ fn a_run_is_opened_stepped_searched_forked_and_compared() {
     terminal.now("2 steps");
     terminal.presses(&["?"]);
     terminal.now("fork from here with an edited outcome");
-    terminal.presses(&["Escape", "q"]);
+    terminal.presses(&["x", "q"]);
     terminal.now("ended with 0");
     terminal.now(&format!("dalsegno resume {}", &fork[..12]));
     terminal.says("#{alternate_on}", "0");
@@ -131,7 +131,7 @@ fn an_outcome_that_is_left_as_it_was_or_is_no_json_forks_nothing() {
     for (script, message) in [
         ("echo '{' > \"$1\"", "is not JSON"),
         ("echo '{\"outcome\": {\"email_sent\": 7}}' > \"$1\"", "EmailReceipt"),
-        ("exit 3", "exit status: 3"),
+        ("exit 3", "ended with exit status"),
     ] {
         editor(&folder, script);
         terminal.presses(&["f"]);
