@@ -99,16 +99,17 @@ fn a_run_is_opened_stepped_searched_forked_and_compared() {
     terminal.types(&run[..8]);
     terminal.now("first difference: step 1, outcome");
     terminal.now("/memory_found/0");
-    // Another process performs the fork, and the debugger reads it.
-    assert!(dalsegno(&folder, &["resume", &fork]).status.success());
+    // Another process performs the fork until it asks before an effect, and the debugger reads it.
+    assert_eq!(dalsegno(&folder, &["resume", &fork]).status.code(), Some(4));
     terminal.presses(&["r"]);
-    terminal.now("completed");
+    terminal.now("suspended");
+    terminal.now("? memory create");
     terminal.now("1 step");
     terminal.presses(&["b", "1"]);
     terminal.now("2 steps");
     terminal.presses(&["?"]);
     terminal.now("fork from here with an edited outcome");
-    terminal.presses(&["Escape", "q"]);
+    terminal.presses(&["x", "q"]);
     terminal.now("ended with 0");
     terminal.now(&format!("dalsegno resume {}", &fork[..12]));
     terminal.says("#{alternate_on}", "0");
@@ -130,7 +131,7 @@ fn an_outcome_that_is_left_as_it_was_or_is_no_json_forks_nothing() {
     for (script, message) in [
         ("echo '{' > \"$1\"", "is not JSON"),
         ("echo '{\"outcome\": {\"email_sent\": 7}}' > \"$1\"", "EmailReceipt"),
-        ("exit 3", "exit status: 3"),
+        ("exit 3", "ended with exit status"),
     ] {
         editor(&folder, script);
         terminal.presses(&["f"]);

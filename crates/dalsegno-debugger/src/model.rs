@@ -395,11 +395,11 @@ impl Model {
             Key::Right | Key::Char('l') | Key::Enter => self.in_page = true,
             Key::Tab => self.tab = self.tab.moved(1),
             Key::BackTab => self.tab = self.tab.moved(-1),
-            Key::Char(']') => self.to_step(1),
-            Key::Char('[') => self.to_step(-1),
+            Key::Char(']') => self.go_to_step(1),
+            Key::Char('[') => self.go_to_step(-1),
             Key::Char(digit @ '1'..='8') => self.tab = Tab::ALL[digit as usize - '1' as usize],
-            Key::Char('n') => self.to_hit(true),
-            Key::Char('N') => self.to_hit(false),
+            Key::Char('n') => self.go_to_hit(true),
+            Key::Char('N') => self.go_to_hit(false),
             Key::Char('?') => self.mode = Mode::Help,
             Key::Char('/') => self.mode = Mode::Search(String::new()),
             Key::Char('c') => self.mode = Mode::Compare(String::new()),
@@ -435,7 +435,7 @@ impl Model {
     }
 
     /// Selects the next step, or the one before.
-    fn to_step(&mut self, by: isize) {
+    fn go_to_step(&mut self, by: isize) {
         let is_step = |row: &Row| row.operation.is_none();
         let found = if by > 0 {
             self.rows.iter().skip(self.selected + 1).position(is_step).map(|place| self.selected + 1 + place)
@@ -445,7 +445,7 @@ impl Model {
         self.selected = found.unwrap_or(self.selected);
     }
 
-    fn to_hit(&mut self, forward: bool) {
+    fn go_to_hit(&mut self, forward: bool) {
         let Some(search) = &self.search else {
             return self.say(Tone::Warn, "search first: press / and type a text");
         };

@@ -133,8 +133,16 @@ async fn grant(
     };
     if let Err(error) = granted {
         // It is said at the bottom, and the screen stays.
-        let help = error.class().help.map(|help| format!(": {help}")).unwrap_or_default();
-        debugger.say(Tone::Bad, &with_short_ids(&format!("{error}{help}")));
+        let mut told = error.to_string();
+        let mut cause = std::error::Error::source(&error);
+        while let Some(why) = cause {
+            told.push_str(&format!(": {why}"));
+            cause = why.source();
+        }
+        if let Some(help) = error.class().help {
+            told.push_str(&format!("; {help}"));
+        }
+        debugger.say(Tone::Bad, &with_short_ids(&told));
     }
     Ok(None)
 }

@@ -105,3 +105,31 @@ impl Write for Counter {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use dalsegno_core::{AgentConfig, AgentRequest, Mind, RunId, Timestamp};
+
+    use super::*;
+
+    #[test]
+    fn a_long_run_keeps_fewer_folds_and_still_begins_with_the_nearest() {
+        let plan = serde_json::from_value(serde_json::json!({"steps": []})).unwrap();
+        let config = Arc::new(AgentConfig::new("agent".parse().unwrap(), Mind::Plan(plan)));
+        let run = RunId::from_bytes([7; 16]);
+        let state = AgentState::start(run, AgentRequest::text("x"), Timestamp::from_millis(0));
+        let fold = Fold::at(config, run, state);
+        let mut kept = Kept::default();
+        kept.always(1, &fold);
+        for at in 2..=EVERY * 600 {
+            kept.pass(at, &fold);
+        }
+        assert!(kept.len() <= MOST && kept.len() > MOST / 4, "{}", kept.len());
+        let nearest = |records| kept.nearest(records).map(|(at, _)| at);
+        assert_eq!(nearest(EVERY), Some(1), "the first one stays");
+        assert_eq!(nearest(2 * EVERY + 5), Some(2 * EVERY));
+        assert_eq!(nearest(0), None);
+    }
+}
