@@ -52,7 +52,7 @@ impl Limits {
     /// Counts a request of a key.
     pub(crate) fn request(&self, key: &str) -> Result<(), Problem> {
         // Only keys that exist are here, so that there are as many as people made.
-        check(&self.requests, key.to_owned(), "the access key has sent too many requests")
+        check(&self.requests, &key.to_owned(), "the access key has sent too many requests")
     }
 
     /// Refuses an address that showed too many wrong credentials.
@@ -61,7 +61,7 @@ impl Limits {
             self.failures.retain_recent();
             self.failures.shrink_to_fit();
         }
-        check(&self.failures, address, "too many requests without a good access key came from this address")
+        check(&self.failures, &address, "too many requests without a good access key came from this address")
     }
 
     /// Room for a stream of a key.
@@ -93,8 +93,8 @@ impl Limits {
     }
 }
 
-fn check<K: Clone + Eq + std::hash::Hash>(rates: &Rates<K>, key: K, detail: &str) -> Result<(), Problem> {
-    rates.check_key(&key).map_err(|refused| {
+fn check<K: Clone + Eq + std::hash::Hash>(rates: &Rates<K>, key: &K, detail: &str) -> Result<(), Problem> {
+    rates.check_key(key).map_err(|refused| {
         let wait = refused.wait_time_from(DefaultClock::default().now());
         let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
         Problem::new(Code::TooMany, detail, "send fewer requests, or wait as long as `Retry-After` says")

@@ -90,7 +90,7 @@ impl Position {
                     return Some(Event::default().retry(RETRY).comment("the server is stopping"));
                 }
                 Some(Ok(next)) => self.take(next).await,
-                Some(Err(error)) => self.fail(error.into()),
+                Some(Err(error)) => self.fail(&error.into()),
             }
         }
     }
@@ -104,7 +104,7 @@ impl Position {
                     };
                     self.ready.extend(records.iter().map(|record| record.seq).zip(&told).map(event));
                 }
-                Err(problem) => self.fail(problem),
+                Err(problem) => self.fail(&problem),
             },
             Tailed::Delta { operation, attempt, offset, text: said } => {
                 let data =
@@ -129,7 +129,7 @@ impl Position {
         self.is_over = true;
     }
 
-    fn fail(&mut self, problem: Problem) {
+    fn fail(&mut self, problem: &Problem) {
         self.ready.push_back(Event::default().event("error").data(problem.document().to_string()));
         self.is_over = true;
     }
