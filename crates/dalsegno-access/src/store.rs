@@ -176,10 +176,10 @@ impl KeyStore {
         }
     }
 
-    /// Says whether the key of an access is still good, `now` in milliseconds since the epoch. Where that cannot be read, it counts
+    /// Says whether the key with this id is still good, `now` in milliseconds since the epoch. Where that cannot be read, it counts
     /// as good: the next request tells.
-    pub fn is_active(&self, access: &Access, now: u64) -> bool {
-        match self.find(access.key()) {
+    pub fn is_active(&self, id: &str, now: u64) -> bool {
+        match self.find(id) {
             Ok(found) => found.is_some_and(|stored| stored.entry.state(now) == KeyState::Active),
             Err(_) => true,
         }

@@ -34,6 +34,8 @@ const HEADERS: usize = 16 << 10;
 const TAKEN_WITHIN: Duration = Duration::from_secs(30);
 /// The longest that connections stay after the server was told to stop.
 const DRAINED_WITHIN: Duration = Duration::from_secs(30);
+/// How often the keys of open streams are looked at again.
+const CHECK: Duration = Duration::from_millis(500);
 /// The pause after a connection could not be accepted, such as without a free file descriptor.
 const PAUSE: Duration = Duration::from_millis(200);
 
@@ -135,6 +137,7 @@ impl Server {
             clock,
             stopping: stopped.clone(),
         });
+        let watching = tokio::spawn(watch_keys(Arc::clone(&shared)));
         let accepting = tokio::spawn(accept(listener, Arc::clone(&shared), stopped));
         let stop = async move {
             stop.await;
@@ -144,7 +147,17 @@ impl Server {
         shared.hands.left().await;
         // Its only way to fail is a panic, which the log has.
         let _ = accepting.await;
+        watching.abort();
         Ok(report)
+    }
+}
+
+/// Ends the streams of keys that were revoked or have expired.
+async fn watch_keys(shared: Arc<Shared>) {
+    loop {
+        tokio::time::sleep(CHECK).await;
+        let now = shared.now();
+        shared.limits.check_streams(|key| shared.keys.is_active(key, now));
     }
 }
 

@@ -60,7 +60,7 @@ pub(crate) async fn events(
         // It stands above the parameter: a browser that comes back sends the same address, and the last id that it has.
         let last = params::header(&headers, "last-event-id")?;
         let last = last.map(|last| position("last-event-id", last, run.records)).transpose()?;
-        return sse::stream(shared, access, &run, last.or(after), query.until).await;
+        return sse::stream(shared, &access, &run, last.or(after), query.until).await;
     }
     let from = after.map_or(0, |after| after + 1);
     let limit = page(query.limit)?;

@@ -9,6 +9,7 @@ use dalsegno_workspace::ServeSettings;
 use governor::clock::{Clock as _, DefaultClock};
 use governor::state::keyed::HashMapStateStore;
 use governor::{Quota, RateLimiter};
+use tokio::sync::watch;
 
 use crate::problem::{Code, Problem};
 
@@ -17,13 +18,23 @@ const FAILURES: NonZeroU32 = NonZeroU32::new(60).expect("not zero");
 /// Most addresses and keys that are remembered before those that are idle are forgotten.
 const REMEMBERED: usize = 10_000;
 
+/// The open streams by the ids of their keys.
+type Streams = Mutex<BTreeMap<String, OfKey>>;
+
+/// The open streams of a key.
+struct OfKey {
+    open: usize,
+    /// Whether the key is no longer good.
+    is_over: watch::Sender<bool>,
+}
+
 type Rates<K> = RateLimiter<K, HashMapStateStore<K>, DefaultClock>;
 
 /// The limits of a server.
 pub(crate) struct Limits {
     requests: Rates<String>,
     failures: Rates<IpAddr>,
-    streams: Arc<Mutex<BTreeMap<String, usize>>>,
+    streams: Arc<Streams>,
     streams_max: usize,
 }
 
@@ -41,7 +52,7 @@ impl Limits {
     /// Counts a request of a key.
     pub(crate) fn request(&self, key: &str) -> Result<(), Problem> {
         // Only keys that exist are here, so that there are as many as people made.
-        check(&self.requests, key.to_owned(), "the access key has sent too many requests")
+        check(&self.requests, &key.to_owned(), "the access key has sent too many requests")
     }
 
     /// Refuses an address that showed too many wrong credentials.
@@ -50,27 +61,40 @@ impl Limits {
             self.failures.retain_recent();
             self.failures.shrink_to_fit();
         }
-        check(&self.failures, address, "too many requests without a good access key came from this address")
+        check(&self.failures, &address, "too many requests without a good access key came from this address")
     }
 
     /// Room for a stream of a key.
     pub(crate) fn stream(&self, key: &str) -> Result<OpenStream, Problem> {
         let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
-        let open = streams.entry(key.to_owned()).or_default();
-        if *open >= self.streams_max {
+        let of_key = streams
+            .entry(key.to_owned())
+            .or_insert_with(|| OfKey { open: 0, is_over: watch::Sender::new(false) });
+        if of_key.open >= self.streams_max {
             let detail =
                 format!("the access key has {} open streams, which is the maximum", self.streams_max);
             return Err(
                 Problem::new(Code::TooMany, detail, "close a stream before you open another").retry_after(1)
             );
         }
-        *open += 1;
-        Ok(OpenStream { streams: Arc::clone(&self.streams), key: key.to_owned() })
+        of_key.open += 1;
+        let is_over = of_key.is_over.subscribe();
+        Ok(OpenStream { streams: Arc::clone(&self.streams), key: key.to_owned(), is_over })
+    }
+
+    /// Ends the streams of keys that are no longer good: one look for each key, however many streams it has.
+    pub(crate) fn check_streams(&self, is_good: impl Fn(&str) -> bool) {
+        let streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
+        for (key, of_key) in streams.iter() {
+            if !*of_key.is_over.borrow() && !is_good(key) {
+                of_key.is_over.send_replace(true);
+            }
+        }
     }
 }
 
-fn check<K: Clone + Eq + std::hash::Hash>(rates: &Rates<K>, key: K, detail: &str) -> Result<(), Problem> {
-    rates.check_key(&key).map_err(|refused| {
+fn check<K: Clone + Eq + std::hash::Hash>(rates: &Rates<K>, key: &K, detail: &str) -> Result<(), Problem> {
+    rates.check_key(key).map_err(|refused| {
         let wait = refused.wait_time_from(DefaultClock::default().now());
         let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
         Problem::new(Code::TooMany, detail, "send fewer requests, or wait as long as `Retry-After` says")
@@ -80,16 +104,25 @@ fn check<K: Clone + Eq + std::hash::Hash>(rates: &Rates<K>, key: K, detail: &str
 
 /// Counts a stream as long as it is open.
 pub(crate) struct OpenStream {
-    streams: Arc<Mutex<BTreeMap<String, usize>>>,
+    streams: Arc<Streams>,
     key: String,
+    is_over: watch::Receiver<bool>,
+}
+
+impl OpenStream {
+    /// Returns when its key is no longer good.
+    pub(crate) async fn over(&mut self) {
+        // The sender is there as long as a stream of the key is.
+        let _ = self.is_over.wait_for(|is_over| *is_over).await;
+    }
 }
 
 impl Drop for OpenStream {
     fn drop(&mut self) {
         let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(open) = streams.get_mut(&self.key) {
-            *open -= 1;
-            if *open == 0 {
+        if let Some(of_key) = streams.get_mut(&self.key) {
+            of_key.open -= 1;
+            if of_key.open == 0 {
                 streams.remove(&self.key);
             }
         }

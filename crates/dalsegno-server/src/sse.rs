@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,15 +23,13 @@ use crate::shared::Shared;
 
 /// How often a silent stream shows that it lives.
 const COMMENT: Duration = Duration::from_secs(15);
-/// How often the key of a stream is looked at again.
-const CHECK: Duration = Duration::from_millis(500);
 /// The pause that a client makes before it comes back.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// The stream of a run after the record that a client has.
 pub(crate) async fn stream(
     shared: Arc<Shared>,
-    access: Access,
+    access: &Access,
     run: &RunSummary,
     last: Option<u64>,
     until: Option<Until>,
@@ -44,20 +41,8 @@ pub(crate) async fn stream(
     }
     let open = shared.limits.stream(access.key())?;
     let tail = shared.engine.tail(run.run, from).await?;
-    let mut check = tokio::time::interval(CHECK);
-    check.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let events = Events::from(run.run, from);
-    let position = Position {
-        shared,
-        access,
-        tail,
-        events,
-        until,
-        ready: VecDeque::new(),
-        is_over: false,
-        check,
-        _open: open,
-    };
+    let position = Position { shared, tail, events, until, ready: VecDeque::new(), is_over: false, open };
     let events = stream::unfold(position, async |mut position| {
         let event = position.next().await?;
         Some((Ok::<_, Infallible>(event), position))
@@ -72,15 +57,14 @@ pub(crate) async fn stream(
 
 struct Position {
     shared: Arc<Shared>,
-    access: Access,
     tail: Tail,
     events: Events,
     until: Option<Until>,
     /// What was read and not yet taken.
     ready: VecDeque<Event>,
     is_over: bool,
-    check: tokio::time::Interval,
-    _open: OpenStream,
+    /// Counts it, and ends it when its key is no longer good.
+    open: OpenStream,
 }
 
 impl Position {
@@ -93,21 +77,12 @@ impl Position {
             if self.is_over {
                 return None;
             }
-            let next = {
-                let mut next = pin!(self.tail.next());
-                loop {
-                    tokio::select! {
-                        biased;
-                        () = self.shared.stopped() => break None,
-                        // Before what comes next: a busy stream is looked at as well.
-                        _ = self.check.tick() => {
-                            if !self.shared.keys.is_active(&self.access, self.shared.now()) {
-                                return None;
-                            }
-                        }
-                        next = &mut next => break Some(next),
-                    }
-                }
+            let next = tokio::select! {
+                biased;
+                () = self.shared.stopped() => None,
+                // Before what comes next: a busy stream ends as well.
+                () = self.open.over() => return None,
+                next = self.tail.next() => Some(next),
             };
             match next {
                 None => {
@@ -115,7 +90,7 @@ impl Position {
                     return Some(Event::default().retry(RETRY).comment("the server is stopping"));
                 }
                 Some(Ok(next)) => self.take(next).await,
-                Some(Err(error)) => self.fail(error.into()),
+                Some(Err(error)) => self.fail(&error.into()),
             }
         }
     }
@@ -129,7 +104,7 @@ impl Position {
                     };
                     self.ready.extend(records.iter().map(|record| record.seq).zip(&told).map(event));
                 }
-                Err(problem) => self.fail(problem),
+                Err(problem) => self.fail(&problem),
             },
             Tailed::Delta { operation, attempt, offset, text: said } => {
                 let data =
@@ -154,7 +129,7 @@ impl Position {
         self.is_over = true;
     }
 
-    fn fail(&mut self, problem: Problem) {
+    fn fail(&mut self, problem: &Problem) {
         self.ready.push_back(Event::default().event("error").data(problem.document().to_string()));
         self.is_over = true;
     }
