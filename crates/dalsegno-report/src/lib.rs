@@ -7,18 +7,17 @@
 //!
 //! # Where the module comes from
 //!
-//! `core.wasm` beside this crate's manifest is committed, and embedded in the binary. It could also be built by a build script, or
-//! by `cargo xtask`, or lie beside the binary:
+//! `core.wasm.deflate` beside this crate's manifest is committed, and embedded in the binary. It could also be built by a build
+//! script, or by `cargo xtask`, or lie beside the binary:
 //!
 //! - A build script would need the target `wasm32-unknown-unknown` wherever `dalsegno` is built, which `cargo install` cannot fetch
 //!   without a network, and would add a second, optimised build of the core to every change of it.
 //! - A file that `cargo xtask` makes, in the build folder or beside the binary, is absent after `cargo install` and `cargo build`.
 //!   Then a command of the binary would work on some machines only.
 //!
-//! So a file in the tree is the smallest harm. `cargo xtask report` builds it, reproducibly: the toolchain is pinned, paths are
-//! replaced, and names are stripped. A test of `cargo xtask doors` builds it anew and compares every byte, so that it cannot be
-//! anything but these sources; a test of this crate compares its digests with the engine's over a hundred runs, so that a stale one
-//! is found without a build. Uncompressed it is small in the history of the repository, since Git stores differences.
+//! So a file in the tree is the smallest harm. `cargo xtask report` builds it, with neutral names for the folders of the machine;
+//! run it after a change of the core or of what reads journals. A test compares the answers of the module with those of this crate
+//! over a hundred runs, so that a module that says something else is found without a build.
 //!
 //! # What a page trusts
 //!

@@ -8,7 +8,7 @@ use crate::toolchain::{BARE_TARGET, IMPORTS_TARGET, REPORT_TARGET, ensure_target
 /// Chooses the crates that decide and never act.
 const PURE: [&str; 6] = ["-p", "dalsegno-core", "-p", "dalsegno-expr", "-p", "dalsegno-tools"];
 
-/// Builds the module inside a report, and writes it into the tree.
+/// Builds the module inside a report, and writes it into the tree. If the tree has a change then, the module was stale.
 ///
 /// # Errors
 /// The target cannot be had, or the build failed.
@@ -34,7 +34,6 @@ pub(crate) fn report() -> anyhow::Result<()> {
 pub(crate) fn check() -> anyhow::Result<()> {
     ensure_target(BARE_TARGET)?;
     ensure_target(IMPORTS_TARGET)?;
-    ensure_target(REPORT_TARGET)?;
 
     eprintln!("door 1: without a standard library ({BARE_TARGET})");
     perform(cargo().args(["build", "--locked", "--target", BARE_TARGET]).args(PURE))?;
@@ -47,6 +46,7 @@ pub(crate) fn check() -> anyhow::Result<()> {
     perform(tests.env("PROPTEST_CASES", "16"))?;
 
     eprintln!("door 3: dependencies, imports ({IMPORTS_TARGET}) and chores");
-    let everything = ["--", "--include-ignored"];
+    // The module inside a report takes minutes to build: `cargo xtask report` does it.
+    let everything = ["--", "--include-ignored", "--skip", "the_module_in_the_tree"];
     perform(cargo().args(["test", "--locked", "--workspace", "--test", "doors"]).args(everything))
 }

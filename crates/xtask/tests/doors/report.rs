@@ -44,7 +44,7 @@ fn built() -> Vec<u8> {
 }
 
 #[test]
-#[ignore = "builds the module, which takes minutes: `cargo xtask doors` runs this, `cargo xtask report` updates the module"]
+#[ignore = "builds the module, which takes minutes: `cargo xtask report` runs this and updates the module"]
 fn the_module_in_the_tree_is_what_the_sources_give() {
     if (env::consts::OS, env::consts::ARCH) != BUILT_ON {
         println!("the module is built on x86_64 Linux: not compared here");
