@@ -143,7 +143,7 @@ pub(crate) async fn attempt<P: Performer>(
         match &said {
             Said::Pass => {}
             Said::Fail => {
-                tried.failures.push((judge.name.clone(), "the judge does not let it pass".to_owned()))
+                tried.failures.push((judge.name.clone(), "the judge does not let it pass".to_owned()));
             }
             Said::Nonsense(_) => is_unjudged = true,
         }

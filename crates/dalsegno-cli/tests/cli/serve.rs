@@ -58,8 +58,7 @@ fn ask(place: &Place, key: &str, head: &str, body: &str) -> (u16, Value) {
             write!(
                 stream,
                 "{head} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\nauthorization: Bearer {key}\r\n\
-                 content-type: application/json\r\ncontent-length: {length}\r\n{body}",
-                body = format!("\r\n{body}"),
+                 content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}",
             )?;
             let mut answer = String::new();
             stream.read_to_string(&mut answer)?;

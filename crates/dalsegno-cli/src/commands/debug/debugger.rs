@@ -353,7 +353,10 @@ impl Debugger {
                 self.model.open(Tab::Result);
             }
             None => {
-                self.say(Tone::Warn, "the agent's own plan or settings ask for it: no operation is its cause")
+                self.say(
+                    Tone::Warn,
+                    "the agent's own plan or settings ask for it: no operation is its cause",
+                );
             }
         }
         Ok(())
