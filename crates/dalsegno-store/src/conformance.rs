@@ -72,6 +72,7 @@ macro_rules! conformance_tests {
             long_texts_come_back_as_they_were
             runs_are_found_by_the_beginning_of_their_ids
             a_journal_is_read_page_by_page
+            a_page_is_full_at_its_bytes
             an_erased_record_is_on_no_page
             the_heads_of_runs_are_their_numbers_of_records
             the_version_changes_with_every_change
@@ -195,7 +196,12 @@ pub fn note(attempt: u32) -> NewRecord {
 
 /// A record with this text, repeated to 20,000 bytes: long enough to be kept apart.
 pub fn long_text(text: &str) -> NewRecord {
-    let text = text.repeat(20_000 / text.len() + 1)[..20_000].to_owned();
+    text_of(20_000, text)
+}
+
+/// A record with this text, repeated to so many bytes.
+pub fn text_of(bytes: usize, text: &str) -> NewRecord {
+    let text = text.repeat(bytes / text.len() + 1)[..bytes].to_owned();
     let outcome = Outcome::ToolReturned(ToolReturn { text, ..ToolReturn::default() });
     let resolved = Body::Resolved { outcome, attempts: 1, elapsed_ms: 5 };
     NewRecord::of(at(4_000), OperationId::from_bytes([3; 16]), resolved)

@@ -18,6 +18,8 @@ fn help_names_every_verb() {
       test         Test the agents: run the cases of `tests/*.toml`, offline and without a key
       gate         Fold recorded runs through the workspace as it is now: which would differ, and
                    because of which lines
+      eval         Evaluate an agent with a data set: pass rates with intervals, judges, and whether it
+                   is better than another
       run          Start a run of an agent and follow it until it finishes
       chat         Chat with an agent: each message is a run, and the session keeps the conversation
       resume       Answer a suspended run, or resume an interrupted one
@@ -25,6 +27,9 @@ fn help_names_every_verb() {
       runs         List runs, newest first
       cost         Sum up tokens and cost by run, session, agent, tenant, model or day
       show         Show the steps of a run, with the reason, the requests and the outcomes of each
+      why          Trace the values of a request: what the user wrote, a tool's result, a template, or
+                   the model
+      debug        Debug a run on a full screen: step both ways, search, compare, fork from any step
       replay       Recompute a recorded run from its journal and compare every request, without side
                    effects
       fork         Start a new run from any step of another, with a changed outcome, agent or model

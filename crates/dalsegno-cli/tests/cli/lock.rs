@@ -315,7 +315,7 @@ fn there_is_a_schema_for_every_file_kind() {
         --- stdout
         --- stderr
         error: invalid value 'agnet' for '<KIND>'
-          [possible values: agent, case, dalsegno, lock, script, tenant, tool]
+          [possible values: agent, case, dalsegno, eval, lock, script, tenant, tool]
 
           tip: a similar value exists: 'agent'
 

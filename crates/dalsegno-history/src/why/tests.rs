@@ -1,3 +1,5 @@
+//! How a text is told apart, what is shown of it, and for which places a template is.
+
 use super::request::parts;
 use super::sources::excerpt;
 use super::stands_at;

@@ -56,6 +56,19 @@ pub async fn a_journal_is_read_page_by_page<S: Store>(new: impl Fn() -> S) {
 }
 
 /// The title says it.
+pub async fn a_page_is_full_at_its_bytes<S: Store>(new: impl Fn() -> S) {
+    let (store, owner) = (new(), Owner::in_process());
+    let mut lease = create(&store, new_run(1, &owner)).await;
+    for _ in 0..6 {
+        store.append(&mut lease, vec![text_of(1 << 20, "x")]).await.unwrap();
+    }
+    let page = store.page(lease.run(), 1, 100).await.unwrap();
+    assert_eq!((page.records.len(), page.fault.is_none()), (4, true));
+    let rest = store.page(lease.run(), 5, 100).await.unwrap();
+    assert_eq!((rest.records.len(), rest.fault.is_none()), (2, true));
+}
+
+/// The title says it.
 pub async fn an_erased_record_is_on_no_page<S: Store>(new: impl Fn() -> S) {
     let (store, owner) = (new(), Owner::in_process());
     let mut lease = create(&store, new_run(1, &owner)).await;
