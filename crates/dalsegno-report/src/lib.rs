@@ -17,7 +17,7 @@
 //!
 //! So a file in the tree is the smallest harm. `cargo xtask report` builds it, with neutral names for the folders of the machine;
 //! run it after a change of the core or of what reads journals. A test compares the answers of the module with those of this crate
-//! over a hundred runs, so that a module that says something else is found without a build.
+//! over recorded runs, so that a module that says something else is found without a build.
 //!
 //! # What a page trusts
 //!
