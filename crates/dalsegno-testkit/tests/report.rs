@@ -139,12 +139,12 @@ fn compared(runs: usize) {
             }
         }
     }
-    println!(
+    let seen = format!(
         "{} runs, {steps} rows, {edited} outcomes edited, {timers} with other timers, {differs} others with other requests",
         recorded.len()
     );
-    assert!(recorded.len() >= runs && steps > 4 * runs && edited > runs && differs * 5 > runs);
-    assert!(timers * 20 < edited, "{timers}");
+    assert!(recorded.len() >= runs && steps > 4 * runs && edited > runs && differs * 5 > runs, "{seen}");
+    assert!(timers * 20 < edited, "{seen}");
 }
 
 #[test]
