@@ -1,7 +1,7 @@
 //! Who may do what through the server.
 //!
 //! A client shows a key. [`KeyStore::check`] compares it with what is kept and returns an [`Access`]: the one way to get one.
-//! Whatever reads or changes something for a client takes an `Access`, so that nothing happens without a checked key.
+//! Code that reads or changes something for a client takes an `Access`, so that nothing happens without a checked key.
 //!
 //! ```
 //! use dalsegno_access::{KeyStore, NewKey, Reach, Scope};

@@ -1,7 +1,7 @@
 //! The screen of the terminal debugger.
 //!
 //! A [`Model`] takes keys and answers with a [`Wish`] where a key needs more than the screen: a page of a step, a search, a
-//! fork. Whoever drives it grants the wish and tells the model what came of it. [`draw`] draws the model. Neither reads a
+//! fork. The program that drives it grants the wish and tells the model what came of it. [`draw`] draws the model. Neither reads a
 //! journal, a clock or a terminal, so both are tested like functions.
 //!
 //! All that is shown was recorded from other parties. It becomes a [`Text`], of which every character can be seen and none

@@ -52,7 +52,7 @@ pub struct Walk {
     kept: Kept,
 }
 
-/// Where a walk cannot go on, and why.
+/// Where a walk stops, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stop {
     /// The record.

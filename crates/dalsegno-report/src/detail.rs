@@ -235,7 +235,7 @@ pub(crate) fn shown(state: &AgentState) -> Value {
     view
 }
 
-/// An end as JSON: a response, or the agent that goes on.
+/// An end as JSON: a response, or the agent that continues.
 pub(crate) fn ended(end: &End) -> Value {
     match end {
         End::Response(response) => json!(response),

@@ -93,7 +93,7 @@ impl Tail {
     /// When the run is gone, its journal is damaged or was erased, or the store cannot be read.
     pub async fn next(&mut self) -> Result<Tailed, HistoryError> {
         loop {
-            // Whatever changes from here on wakes it again.
+            // A change from here on wakes it again.
             self.changed.borrow_and_update();
             let summary = self.journal.summary(self.run).await?;
             if summary.records > self.next {
@@ -261,7 +261,7 @@ impl Tails {
         Some(Speaker { run, speech, followed, tails: Arc::clone(self) })
     }
 
-    /// The runs that are followed; none when nobody follows any, and then the task that asks ends.
+    /// The runs that are followed; none when no run is followed, and then the task that asks ends.
     fn watched(&self) -> Vec<RunId> {
         let mut runs = self.runs();
         let is_followed =

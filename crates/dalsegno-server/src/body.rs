@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use crate::problem::{Code, Problem};
 use crate::shared::Shared;
 
-/// The longest that a body may take to arrive, whatever its size.
+/// The longest that a body may take to arrive, of any size.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How deep JSON may be nested.
 const DEPTH: u32 = 64;

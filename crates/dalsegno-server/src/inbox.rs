@@ -51,7 +51,7 @@ pub(crate) async fn list(
         agent,
         tenant,
         waiting: kind,
-        // Without a kind: whatever is suspended, of which those that wait for a time have no entry.
+        // Without a kind: all suspended runs, of which those that wait for a time have no entry.
         status: kind.is_none().then_some(RunStatus::Suspended),
         foreign: Some(false),
         after: begin(&shared, &access, &list, cursor).await?,

@@ -139,7 +139,7 @@ impl Problem {
         Self { code, status, detail, help, violations: Vec::new(), retry_after: None }
     }
 
-    /// The answer for whatever is not there, or belongs to another tenant: the same in both cases.
+    /// The answer for a run that is not there, or belongs to another tenant: the same in both cases.
     pub(crate) fn no_run() -> Self {
         Self::new(Code::NotFound, "there is no such run", "list the runs of your tenant with `GET /v1/runs`")
     }

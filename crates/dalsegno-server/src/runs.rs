@@ -35,7 +35,7 @@ pub(crate) struct Start {
     user: Value,
     #[serde(default)]
     session: Option<String>,
-    /// The run to go on from.
+    /// The run to continue from.
     #[serde(default)]
     after: Option<String>,
     #[serde(default)]

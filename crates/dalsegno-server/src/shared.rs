@@ -50,7 +50,7 @@ impl Shared {
     }
 
     /// Does something to the end, also when the client that asked for it goes away: a run that was begun half-way would be
-    /// performed by nobody.
+    /// performed by no process.
     pub(crate) async fn whole<T: Send + 'static>(
         work: impl Future<Output = Result<T, Problem>> + Send + 'static,
     ) -> Result<T, Problem> {

@@ -6,7 +6,7 @@ use crate::record::Record;
 
 /// Some records of a run.
 ///
-/// A [`read`](crate::Store::read) returns all records or none. Whoever shows a journal to a person needs what can be read of a
+/// A [`read`](crate::Store::read) returns all records or none. A program that shows a journal needs what can be read of a
 /// damaged one too, and not all of a long one at once.
 #[derive(Debug, Default)]
 pub struct Page {

@@ -159,7 +159,7 @@ pub trait Store: Send + Sync {
     }
 
     /// Returns a number that is another one whenever this process or another has changed the journal since it was asked
-    /// for. It may change without that, too. It is cheap, and waits for nobody.
+    /// for. It may change without that, too. It is cheap, and waits for no other process.
     ///
     /// # Errors
     /// When the storage fails, or cannot tell.

@@ -164,7 +164,7 @@ impl OperationOutline {
             Body::Attempted { start: Start::Deferred, .. } => self.standing = Standing::Deferred,
             Body::Waiting { .. } => self.standing = Standing::Waiting,
             Body::Answered { answer } => {
-                // Where it goes on, a record of its next attempt follows.
+                // Where it continues, a record of its next attempt follows.
                 self.standing = answer.outcome().map_or(Standing::Deferred, |outcome| standing(&outcome));
             }
             Body::Resolved { outcome, attempts, elapsed_ms } => {
