@@ -1,5 +1,7 @@
 //! The errors of commands, each with its exit code, its stable name and one thing to try.
 
+#[cfg(feature = "oauth")]
+mod consent;
 mod from;
 mod journal;
 #[cfg(feature = "serve")]
@@ -11,14 +13,14 @@ use std::path::PathBuf;
 
 use dalsegno_memory::{ExportError, ImportError, MemoryError, Scope};
 use dalsegno_runtime::{
-    ConsentError, EngineError, OpenError, Received, RunFailure, SecretUnavailable, ServerAccessError,
-    ToolboxError, TrialError,
+    EngineError, OpenError, Received, RunFailure, SecretUnavailable, ToolboxError, TrialError,
 };
 use dalsegno_store::{AcquireError, CreateError, PostError};
 use dalsegno_workspace::Diagnostic;
 
+#[cfg(feature = "oauth")]
+pub(crate) use self::consent::ConsentTrouble;
 use self::journal::{history, run_failure, unreadable};
-use crate::commands::auth;
 use crate::exit::Exit;
 use crate::render::ending::quoted;
 use crate::render::text::{count, short};
@@ -51,16 +53,9 @@ pub(crate) enum Error {
     Secret(#[from] SecretUnavailable),
     #[error("the secret store does not have `{name}`")]
     NoSecret { name: String },
+    #[cfg(feature = "oauth")]
     #[error(transparent)]
-    Consent(Box<ConsentError>),
-    #[error(transparent)]
-    Access(Box<ServerAccessError>),
-    #[error("cannot listen on port {port} for the login redirect")]
-    Listen { port: u16, source: io::Error },
-    #[error("no consent within {seconds} s")]
-    NoConsent { seconds: u64 },
-    #[error("the input ended before the address was pasted")]
-    NothingPasted,
+    Consent(#[from] ConsentTrouble),
     #[error("`{}` has several actions", file.display())]
     WhichAction { file: PathBuf, known: Vec<String> },
     #[error("the recording is of `{found}`, not of `{tool}`")]
@@ -267,8 +262,8 @@ impl Error {
                 bad_input("telemetry").with_help("correct `[telemetry]` in dalsegno.toml, or take it out")
             }
             Self::Secret(_) => bad_input("secret"),
-            Self::Consent(error) => ErrorClass { help: auth::help(error), ..consent(error) },
-            Self::Access(error) => access(error),
+            #[cfg(feature = "oauth")]
+            Self::Consent(trouble) => trouble.class(),
             Self::WhichAction { known, .. } => {
                 bad_input("unknown_tool").with_help(format!("name one with `--action`: {}", known.join(", ")))
             }
@@ -282,11 +277,6 @@ impl Error {
                 TrialError::Scrubbing { .. } => failed("engine"),
                 _ => bad_input("unknown_tool"),
             },
-            Self::Listen { .. } => bad_input("port")
-                .with_help("name a free port with `--port`, or paste the address with `--no-listen`"),
-            Self::NoConsent { .. } => failed("no_consent")
-                .with_help("start again; add `--no-listen` if the browser runs on another machine"),
-            Self::NothingPasted => failed("no_consent").with_help("start again: each address works once"),
             Self::NotShown { shown, .. } => bad_input("not_shown").with_help(format!(
                 "read the arguments, then pass `--shown {shown}`; on a terminal, the command asks"
             )),
@@ -489,22 +479,6 @@ fn memory(error: &MemoryError) -> ErrorClass {
     }
 }
 
-fn consent(error: &ConsentError) -> ErrorClass {
-    match error {
-        ConsentError::Denied { .. } => ErrorClass::new(Exit::Failed, "no_consent"),
-        ConsentError::NoTokens { .. } => ErrorClass::new(Exit::Failed, "no_tokens"),
-        ConsentError::UnknownToolkit { .. } => ErrorClass::new(Exit::BadInput, "unknown_tool"),
-        _ => ErrorClass::new(Exit::BadInput, "consent"),
-    }
-}
-
-fn access(error: &ServerAccessError) -> ErrorClass {
-    match error {
-        ServerAccessError::Access { .. } => ErrorClass::new(Exit::Failed, "no_consent"),
-        _ => ErrorClass::new(Exit::BadInput, "consent"),
-    }
-}
-
 fn open(error: &OpenError) -> ErrorClass {
     match error {
         OpenError::Workspace { .. } => ErrorClass::new(Exit::BadInput, "workspace"),
@@ -513,10 +487,11 @@ fn open(error: &OpenError) -> ErrorClass {
         OpenError::Store(_) | OpenError::Owner(_) => ErrorClass::new(Exit::Failed, "store"),
         OpenError::Memory(_) => ErrorClass::new(Exit::Failed, "memory"),
         OpenError::Seeds { .. } => ErrorClass::new(Exit::BadInput, "memory"),
-        OpenError::Server { .. }
-        | OpenError::UnknownServer { .. }
-        | OpenError::Program { .. }
-        | OpenError::Digest { .. } => ErrorClass::new(Exit::BadInput, "server"),
+        #[cfg(feature = "wasm")]
+        OpenError::Server { .. } => ErrorClass::new(Exit::BadInput, "server"),
+        OpenError::UnknownServer { .. } | OpenError::Program { .. } | OpenError::Digest { .. } => {
+            ErrorClass::new(Exit::BadInput, "server")
+        }
         OpenError::Model { .. } => ErrorClass::new(Exit::BadInput, "model"),
         OpenError::Secret { .. } => ErrorClass::new(Exit::BadInput, "secret"),
         _ => ErrorClass::new(Exit::Failed, "open"),

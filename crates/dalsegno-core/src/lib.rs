@@ -75,8 +75,9 @@ pub use config::{
     AgentConfig, Approve, Branch, Budget, Callee, Compact, ContextSettings, ForEach, Limits, LongContext,
     MemoryScope, Mind, ModelControl, ModelMind, ModelSettings, OnExceeded, OnFailure, OnIndeterminate,
     Origin, OriginRule, OutputSettings, PartTerms, Plan, PlanCall, PlanHandoff, PlanOperation, PlanStep,
-    Price, Rates, Reasoning, Recall, RelationTemplate, SEMANTICS, StepAction, Tool, ToolDocument,
-    ToolDocuments, ToolKind, ToolOwner, Toolbox, Verbosity, Verify, Wait, first_rule_met,
+    Price, ProviderTool, Rates, Reasoning, Recall, RelationTemplate, SEMANTICS, StepAction, Tool,
+    ToolDocument, ToolDocuments, ToolKind, ToolOwner, Toolbox, UnknownProviderTool, Verbosity, Verify, Wait,
+    first_rule_met,
 };
 pub use event::{
     AgentReturn, Answer, EmailReceipt, Event, Failure, FailureCode, MAX_DEPTH, MemoryCreated, MemoryHit,

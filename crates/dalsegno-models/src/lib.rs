@@ -19,6 +19,7 @@ mod cassette;
 mod http;
 mod model;
 mod output;
+mod provider_tools;
 mod schema;
 mod script;
 mod validation;
@@ -29,6 +30,7 @@ pub use http::{
 };
 pub use model::{CompletionRequest, DeltaSink, Model, ModelError, ModelErrorKind, Retry};
 pub use output::{judge_output, judge_result};
+pub use provider_tools::{ProviderCall, provider_call};
 pub use schema::{MAX_DEPTH, MAX_VIOLATIONS, Schema, SchemaError};
 pub use script::{ScriptError, ScriptModel, Scripted};
 pub use validation::{MAX_ARGUMENT_BYTES, Schemas, judge_call};

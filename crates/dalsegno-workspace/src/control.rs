@@ -1,7 +1,7 @@
 //! Reads how a model is asked, from `[models.*]`, from `[model]` of an agent and from a step, and reports what its wire does
 //! not have.
 
-use dalsegno_core::{ModelControl, Reasoning, ToolChoice, ToolName, Verbosity};
+use dalsegno_core::{ModelControl, ProviderTool, Reasoning, ToolChoice, ToolName, Verbosity};
 
 use crate::code::Code;
 use crate::section::Section;
@@ -49,6 +49,11 @@ pub(crate) const STRICT: Key = Key::new(
     Form::Boolean,
     "Whether the provider makes arguments fit the schemas of tools, where it has a form for a schema; `false` by default.",
 );
+pub(crate) const PROVIDER_TOOLS: Key = Key::new(
+    "provider_tools",
+    Form::List(&Form::Word(&["code_execution", "web_fetch", "web_search"])),
+    "The tools that the provider runs by itself, if the agent allows them as `provider.NAME`; none by default.",
+);
 pub(crate) const TOOL_CHOICE: Key = Key::new(
     "tool_choice",
     TOOL_NAME,
@@ -77,6 +82,10 @@ pub(crate) fn read(section: &Section<'_>) -> ModelControl {
         verbosity: section.choice("verbosity", VERBOSITIES),
         service_tier: section.string("service_tier").map(|tier| tier.value),
         strict: has(&STRICT).then(|| section.boolean("strict")).flatten(),
+        provider_tools: match has(&PROVIDER_TOOLS) {
+            true => section.list("provider_tools").into_iter().map(|tool| tool.value).collect(),
+            false => Vec::new(),
+        },
     }
 }
 
@@ -131,6 +140,11 @@ pub(crate) fn check(section: &Section<'_>, model: &str, spoken: (Provider, &str)
     if alone == Some(false) && is_gemini || alone.is_some() && is_bedrock {
         lacks("parallel_tool_calls", "parallel_tool_calls");
     }
+    for tool in &control.provider_tools {
+        if !has_tool(provider, *tool) {
+            lacks("provider_tools", &format!("provider_tools = [\"{tool}\"]"));
+        }
+    }
     if matches!(control.reasoning, Some(Reasoning::MaxTokens(_))) && !is_claude && !is_gemini {
         lacks("reasoning", "reasoning.max_tokens");
     }
@@ -152,6 +166,15 @@ pub(crate) fn check(section: &Section<'_>, model: &str, spoken: (Provider, &str)
             .error(Code::UnsupportedSetting, span, problem)
             .label(format!("`reasoning` is set for the model `{model}`"))
             .help("remove it, or write `reasoning = \"none\"`");
+    }
+}
+
+/// Says whether the providers of a wire run a tool by themselves.
+fn has_tool(wire: Provider, tool: ProviderTool) -> bool {
+    match wire {
+        Provider::Anthropic | Provider::Gemini => true,
+        Provider::OpenaiResponses => tool != ProviderTool::WebFetch,
+        Provider::Openai | Provider::Bedrock => false,
     }
 }
 

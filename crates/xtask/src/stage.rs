@@ -111,38 +111,38 @@ fn clippy() -> anyhow::Result<()> {
     )
 }
 
-/// What the library offers beyond its smallest set. The other stages build it with all of them. `schemars` is of the library
-/// alone, so it goes with a feature of the engine.
-const FEATURES: [&str; 3] = ["mail,schemars", "oauth", "wasm"];
+/// What the library and the command offer beyond their smallest sets. The other stages build them with all of them. `schemars`
+/// is of the library alone, and `serve` of the command, so they go with features of the engine.
+const FEATURES: [&str; 3] = [
+    "dalsegno/mail,dalsegno/schemars,dalsegno-cli/mail",
+    "dalsegno/oauth,dalsegno-cli/oauth,dalsegno-cli/serve",
+    "dalsegno/wasm,dalsegno-cli/wasm",
+];
 
-/// The crates that are chosen beside the engine for its smallest set, none of which turns on a feature of it. Cargo unites the
-/// features of third-party libraries over all chosen crates, so most of these libraries are compiled for the other tests already.
-const BESIDE: [&str; 8] = [
-    "dalsegno-core",
-    "dalsegno-gate",
-    "dalsegno-history",
-    "dalsegno-mcp",
-    "dalsegno-memory",
-    "dalsegno-models",
-    "dalsegno-sandbox",
-    "dalsegno-secrets",
+/// Chooses the smallest set everywhere. Cargo unites the features of third-party libraries over all chosen crates, so with the
+/// whole workspace they are the same in each set, and compiled already. The feature of the report is not the engine's.
+const SMALLEST: [&str; 6] = [
+    "--locked",
+    "--workspace",
+    "--no-default-features",
+    "--features",
+    "dalsegno-report/page",
+    "--test=small",
 ];
 
 fn features() -> anyhow::Result<()> {
-    let library = ["-p", "dalsegno", "--locked", "--no-default-features"];
     let deny_warnings = ["--", "-D", "warnings"];
-    for feature in FEATURES {
-        eprintln!("with `{feature}` alone");
-        perform(cargo().arg("clippy").args(library).args(["--features", feature]).args(deny_warnings))?;
+    for features in FEATURES {
+        eprintln!("with `{features}` alone");
+        let library = ["--lib", "--bins", "--features", features];
+        perform(cargo().arg("clippy").args(SMALLEST).args(library).args(deny_warnings))?;
     }
-    eprintln!("with none");
-    perform(cargo().arg("clippy").args(library).args(deny_warnings))?;
-    let mut small = cargo();
-    small.args(["test", "--locked", "--no-default-features", "-p", "dalsegno-runtime", "--test", "small"]);
-    for name in BESIDE {
-        small.args(["-p", name]);
-    }
-    perform(&mut small)
+    eprintln!("with none, and an agent that runs so");
+    perform(cargo().arg("clippy").args(SMALLEST).args(["--lib", "--bins"]).args(deny_warnings))?;
+    perform(cargo().arg("test").args(SMALLEST))?;
+    eprintln!("with none, by itself: what it needs of third-party libraries, it asks for");
+    let alone = ["clippy", "--locked", "-p", "dalsegno", "--no-default-features"];
+    perform(cargo().args(alone).args(deny_warnings))
 }
 
 /// The seed of the tests of properties, so that a commit passes or fails alike on every machine. `cargo test` draws another

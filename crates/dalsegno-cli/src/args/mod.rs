@@ -1,5 +1,6 @@
 //! The arguments as they are typed.
 
+#[cfg(feature = "oauth")]
 mod auth;
 mod bench;
 mod cost;
@@ -24,6 +25,7 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Parser, Subcommand, ValueEnum};
 
+#[cfg(feature = "oauth")]
 pub(crate) use self::auth::AuthArgs;
 pub(crate) use self::bench::BenchArgs;
 pub(crate) use self::cost::{CostArgs, GroupArg};
@@ -204,6 +206,7 @@ pub(crate) enum Verb {
     #[command(after_help = secret::EXAMPLES)]
     Secret(SecretArgs),
     /// Grant access to a toolkit or a tool server: you consent in a browser, once
+    #[cfg(feature = "oauth")]
     #[command(after_help = auth::EXAMPLES)]
     Auth(AuthArgs),
     /// Measure this disk: a durable turn compared with a bare commit
@@ -252,6 +255,8 @@ impl Verb {
             Self::Key(_) => Needs::Journal,
             #[cfg(feature = "serve")]
             Self::Serve(_) => Needs::Everything,
+            #[cfg(feature = "oauth")]
+            Self::Auth(_) => Needs::Everything,
             Self::Test(_)
             | Self::Gate(_)
             | Self::Runs(_)
@@ -281,7 +286,6 @@ impl Verb {
             | Self::Cancel(_)
             | Self::Tools(_)
             | Self::Servers(_)
-            | Self::Auth(_)
             | Self::Worker(_)
             | Self::Bench(_) => Needs::Everything,
         }
@@ -324,6 +328,7 @@ impl Verb {
             Self::Bench(bench) => bench.document.resolve(),
             Self::Memory(memory) => memory.verb.format(),
             Self::Secret(secret) => secret.verb.format(),
+            #[cfg(feature = "oauth")]
             Self::Auth(auth) => auth.format(),
             Self::Trust(trust) => trust.document.resolve(),
             // What they write is a document of its own.

@@ -2,7 +2,8 @@
 
 mod add;
 mod answer;
-pub(crate) mod auth;
+#[cfg(feature = "oauth")]
+mod auth;
 pub(crate) mod bench;
 mod cancel;
 mod carry;
@@ -291,11 +292,12 @@ fn alone(args: &Args, output: &mut Output) -> Result<Exit, Error> {
         | Verb::Servers(_)
         | Verb::Answer(_)
         | Verb::Secret(_)
-        | Verb::Auth(_)
         | Verb::Bench(_)
         | Verb::Memory(_) => unreachable!("these work in a workspace"),
         #[cfg(feature = "serve")]
         Verb::Serve(_) | Verb::Key(_) => unreachable!("these work in a workspace"),
+        #[cfg(feature = "oauth")]
+        Verb::Auth(_) => unreachable!("it works in a workspace"),
     }
 }
 
@@ -362,6 +364,7 @@ async fn perform_verb(verb: &Verb, context: &mut Context<'_>) -> Result<Exit, Er
         Verb::Servers(args) => servers::servers(args, context).await,
         Verb::Memory(args) => memory::memory(args, context).await,
         Verb::Secret(args) => secret::secret(args, context).await,
+        #[cfg(feature = "oauth")]
         Verb::Auth(args) => auth::auth(args, context).await,
         Verb::Init(_)
         | Verb::Trust(_)

@@ -1,27 +1,9 @@
 //! The errors of the rooms below, as errors of commands.
 
 use dalsegno_history::HistoryError;
-use dalsegno_runtime::{ConsentError, ServerAccessError, ToolboxError};
+use dalsegno_runtime::ToolboxError;
 
 use super::Error;
-
-impl From<ConsentError> for Error {
-    fn from(error: ConsentError) -> Self {
-        match error {
-            ConsentError::Secret(error) => Self::Secret(error),
-            error => Self::Consent(Box::new(error)),
-        }
-    }
-}
-
-impl From<ServerAccessError> for Error {
-    fn from(error: ServerAccessError) -> Self {
-        match error {
-            ServerAccessError::Open(error) => Self::Open(error),
-            error => Self::Access(Box::new(error)),
-        }
-    }
-}
 
 impl From<HistoryError> for Error {
     fn from(error: HistoryError) -> Self {

@@ -7,6 +7,7 @@ use dalsegno_core::{
     Answer, Attachment, FailureCode, Gate, OperationId, Outcome, ReplyPart, Request, Timestamp, Validation,
 };
 use dalsegno_history::{Inspection, OperationView, StepView};
+use dalsegno_models::provider_call;
 use dalsegno_store::{AttemptCause, Body, Record, RunSummary};
 
 use super::output::Stream;
@@ -280,9 +281,13 @@ pub(crate) fn reply_lines(parts: &[ReplyPart], lines: &mut Vec<String>) {
                 }
                 Ok(_) | Err(_) => lines.push(format!("calls {} {}", call.name, call.arguments)),
             },
-            ReplyPart::Opaque { provider, .. } => {
-                lines.push(format!("(content that only {provider} reads, such as its reasoning)"));
-            }
+            ReplyPart::Opaque { provider, .. } => match provider_call(part) {
+                Some(call) => {
+                    lines.push(format!("the provider ran {}", call.tool));
+                    value_lines(call.input, lines);
+                }
+                None => lines.push(format!("(content that only {provider} reads, such as its reasoning)")),
+            },
         }
     }
 }

@@ -2,6 +2,8 @@
 
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::fmt;
+use core::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
@@ -41,6 +43,9 @@ pub struct ModelControl {
     /// Whether the provider makes arguments fit the schemas of tools, where it can for a schema.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub strict: Option<bool>,
+    /// The tools that the provider runs by itself while it makes a reply. What they did is in the reply.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub provider_tools: Vec<ProviderTool>,
 }
 
 impl ModelControl {
@@ -63,9 +68,58 @@ impl ModelControl {
             verbosity: self.verbosity.or(defaults.verbosity),
             service_tier: self.service_tier.or_else(|| defaults.service_tier.clone()),
             strict: self.strict.or(defaults.strict),
+            provider_tools: match self.provider_tools.is_empty() {
+                true => defaults.provider_tools.clone(),
+                false => self.provider_tools,
+            },
         }
     }
 }
+
+/// A tool that a model's provider runs by itself, on its own machines and at its own price.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ProviderTool {
+    /// Runs code that the model writes.
+    CodeExecution,
+    /// Reads a page of the web.
+    WebFetch,
+    /// Searches the web.
+    WebSearch,
+}
+
+impl ProviderTool {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::CodeExecution, Self::WebFetch, Self::WebSearch];
+
+    /// Returns its name in files.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::CodeExecution => "code_execution",
+            Self::WebFetch => "web_fetch",
+            Self::WebSearch => "web_search",
+        }
+    }
+}
+
+impl fmt::Display for ProviderTool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for ProviderTool {
+    type Err = UnknownProviderTool;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::ALL.into_iter().find(|tool| tool.as_str() == text).ok_or(UnknownProviderTool)
+    }
+}
+
+/// No provider's tool has this name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("expected `code_execution`, `web_fetch` or `web_search`")]
+pub struct UnknownProviderTool;
 
 /// How much a model reasons before it answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -134,11 +188,12 @@ mod tests {
             verbosity: Some(Verbosity::Low),
             service_tier: Some("flex".into()),
             strict: Some(true),
+            provider_tools: vec![ProviderTool::WebSearch, ProviderTool::CodeExecution],
         };
         let stored = json!({
             "tool_choice": "required", "first": { "tool": "crm.find" }, "top_p": 0.5, "stop": ["END"], "seed": 7,
             "reasoning": { "max_tokens": 2_000 }, "parallel_tool_calls": false, "verbosity": "low",
-            "service_tier": "flex", "strict": true,
+            "service_tier": "flex", "strict": true, "provider_tools": ["web_search", "code_execution"],
         });
         assert_eq!(serde_json::to_value(&control).unwrap(), stored);
         assert_eq!(serde_json::from_value::<ModelControl>(stored).unwrap(), control);

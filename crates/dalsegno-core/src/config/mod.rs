@@ -17,7 +17,7 @@ use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-pub use self::control::{ModelControl, Reasoning, Verbosity};
+pub use self::control::{ModelControl, ProviderTool, Reasoning, UnknownProviderTool, Verbosity};
 pub use self::limits::{Budget, Limits, OnExceeded};
 pub use self::origin::{Origin, OriginRule};
 pub use self::plan::{

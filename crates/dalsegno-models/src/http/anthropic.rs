@@ -8,7 +8,8 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use dalsegno_core::{
-    Attachment, Entry, ModelReply, OrderedJson, Reasoning, ReplyPart, StopReason, TokenDetails, ToolChoice,
+    Attachment, Entry, ModelReply, OrderedJson, ProviderTool, Reasoning, ReplyPart, StopReason, TokenDetails,
+    ToolChoice,
 };
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -96,6 +97,7 @@ pub(super) fn body(
             }
             OrderedJson::Object(tool)
         })
+        .chain(control.provider_tools.iter().map(|tool| provider_tool(*tool)))
         .collect();
     if !tools.is_empty() {
         body.set("tools", OrderedJson::Array(tools));
@@ -139,6 +141,16 @@ pub(super) fn body(
         body.set("system", system);
     }
     Ok(body)
+}
+
+/// A tool that the provider runs by itself. These versions are of the stable interface, and known to all models that have the tool.
+fn provider_tool(tool: ProviderTool) -> OrderedJson {
+    let (kind, name) = match tool {
+        ProviderTool::CodeExecution => ("code_execution_20250825", "code_execution"),
+        ProviderTool::WebFetch => ("web_fetch_20250910", "web_fetch"),
+        ProviderTool::WebSearch => ("web_search_20250305", "web_search"),
+    };
+    object([("type", kind.into()), ("name", name.into())])
 }
 
 /// What a block carries whose end is the end of a prefix to keep.

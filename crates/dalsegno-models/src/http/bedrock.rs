@@ -105,6 +105,7 @@ pub(super) fn body(
         ("seed", control.seed.is_some()),
         ("verbosity", control.verbosity.is_some()),
         ("parallel_tool_calls", control.parallel_tool_calls.is_some()),
+        ("provider_tools", !control.provider_tools.is_empty()),
     ];
     if let Some((setting, _)) = lacks.into_iter().find(|(_, is_set)| *is_set) {
         return Err(body::lacks(PROVIDER, setting));

@@ -91,6 +91,9 @@ pub(super) fn body(request: &CompletionRequest, model: &str, habits: Habits) -> 
     body.set_some("seed", control.seed);
     body.set_some("verbosity", control.verbosity.map(body::verbosity));
     body.set_some("service_tier", control.service_tier.clone());
+    if !control.provider_tools.is_empty() {
+        return Err(body::lacks(PROVIDER, "provider_tools"));
+    }
     if !control.stop.is_empty() {
         body.set("stop", control.stop.clone());
     }

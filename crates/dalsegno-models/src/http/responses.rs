@@ -8,7 +8,8 @@
 //! Reasoning that came without its content is not sent back: nobody stored what its id stands for.
 
 use dalsegno_core::{
-    Attachment, Entry, ModelReply, OrderedJson, ReplyPart, StopReason, TokenDetails, ToolChoice, digest_json,
+    Attachment, Entry, ModelReply, OrderedJson, ProviderTool, ReplyPart, StopReason, TokenDetails,
+    ToolChoice, digest_json,
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -73,7 +74,7 @@ pub(super) fn body(request: &CompletionRequest, model: &str, habits: Habits) -> 
         let effort = body::effort(reasoning).ok_or_else(|| body::lacks(PROVIDER, "reasoning.max_tokens"))?;
         body.set("reasoning", object([("effort", effort.into())]));
     }
-    let tools: Vec<OrderedJson> = body::tools(&request.tools)
+    let mut tools: Vec<OrderedJson> = body::tools(&request.tools)
         .map(|(name, tool)| {
             let (parameters, is_strict) = body::parameters(request, tool, dialect);
             object([
@@ -86,6 +87,16 @@ pub(super) fn body(request: &CompletionRequest, model: &str, habits: Habits) -> 
             ])
         })
         .collect();
+    for tool in &control.provider_tools {
+        tools.push(match tool {
+            ProviderTool::WebSearch => object([("type", "web_search".into())]),
+            ProviderTool::CodeExecution => {
+                let container = object([("type", "auto".into())]);
+                object([("type", "code_interpreter".into()), ("container", container)])
+            }
+            ProviderTool::WebFetch => return Err(body::lacks(PROVIDER, tool.as_str())),
+        });
+    }
     if !tools.is_empty() {
         body.set("tools", OrderedJson::Array(tools));
         let choice = match &request.tool_choice {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dalsegno_core::{ModelControl, Reasoning, ToolChoice, Verbosity};
+use dalsegno_core::{ModelControl, ProviderTool, Reasoning, ToolChoice, Verbosity};
 use dalsegno_models::{CompletionRequest, HttpModel, Model, ModelErrorKind, Retry, Wire};
 use serde_json::{Value, json};
 
@@ -95,10 +95,14 @@ async fn a_setting_that_a_wire_does_not_have_is_refused_before_anything_is_sent(
     let stop = ModelControl { stop: vec!["END".to_owned()], ..control() };
     let verbosity = ModelControl { verbosity: Some(Verbosity::Low), ..control() };
     let alone = ModelControl { parallel_tool_calls: Some(false), ..control() };
+    let fetch = ModelControl { provider_tools: vec![ProviderTool::WebFetch], ..control() };
     for (wire, control, name) in [
         (OpenaiChat, &budget, "reasoning.max_tokens"),
         (OpenaiResponses, &budget, "reasoning.max_tokens"),
         (OpenaiResponses, &seed, "seed"),
+        (OpenaiChat, &fetch, "provider_tools"),
+        (OpenaiResponses, &fetch, "web_fetch"),
+        (Bedrock, &fetch, "provider_tools"),
         (Anthropic, &seed, "seed"),
         (OpenaiResponses, &stop, "stop"),
         (Anthropic, &verbosity, "verbosity"),
@@ -119,6 +123,52 @@ async fn a_setting_that_a_wire_does_not_have_is_refused_before_anything_is_sent(
             format!("the wire `{wire}` has no `{name}`: remove it from the model's settings")
         );
         assert_eq!(double.connections(), 0);
+    }
+}
+
+#[tokio::test]
+async fn the_tools_of_a_provider_stand_behind_those_of_the_agent() {
+    let tools = |tools: &[ProviderTool]| ModelControl { provider_tools: tools.to_vec(), ..control() };
+    let all = ProviderTool::ALL;
+    let two = [ProviderTool::WebSearch, ProviderTool::CodeExecution];
+    for (wire, asked, expected) in [
+        (
+            Wire::Anthropic,
+            all.as_slice(),
+            json!([
+                {"type": "code_execution_20250825", "name": "code_execution"},
+                {"type": "web_fetch_20250910", "name": "web_fetch"},
+                {"type": "web_search_20250305", "name": "web_search"},
+            ]),
+        ),
+        (
+            Wire::OpenaiResponses,
+            two.as_slice(),
+            json!([{"type": "web_search"}, {"type": "code_interpreter", "container": {"type": "auto"}}]),
+        ),
+        (
+            Wire::Gemini,
+            all.as_slice(),
+            json!([{"codeExecution": {}}, {"urlContext": {}}, {"googleSearch": {}}]),
+        ),
+    ] {
+        let of = async |request: &CompletionRequest| sent(wire, request).await["tools"].clone();
+        let (own, expected) = (of(&request(control())).await, expected.as_array().unwrap());
+        let own = own.as_array().unwrap();
+        let both: Vec<Value> = own.iter().chain(expected).cloned().collect();
+        assert_eq!(of(&request(tools(asked))).await, Value::Array(both), "{wire}");
+        // An agent without tools of its own.
+        let mut alone = plain(json!([{"user": "hi"}]));
+        alone.settings.control = tools(asked).into();
+        assert_eq!(of(&alone).await, Value::Array(expected.clone()), "{wire}");
+        // A last answer calls nothing: where the wire has no word for that, the tools are left out.
+        let last = CompletionRequest { tool_choice: ToolChoice::None, ..request(tools(asked)) };
+        let body = sent(wire, &last).await;
+        match wire {
+            Wire::Gemini => assert_eq!(body["tools"], Value::Array(own.clone())),
+            Wire::Anthropic => assert_eq!(body["tool_choice"], json!({"type": "none"})),
+            _ => assert_eq!(body["tool_choice"], json!("none")),
+        }
     }
 }
 

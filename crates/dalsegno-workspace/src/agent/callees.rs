@@ -231,4 +231,4 @@ fn handoff_schema() -> Value {
 }
 
 /// Names of servers that would clash with what the engine offers itself.
-pub(crate) const RESERVED: &[&str] = &["agents", "capability", "handoff"];
+pub(crate) const RESERVED: &[&str] = &["agents", "capability", "handoff", "provider"];

@@ -62,6 +62,7 @@ pub(super) static MODEL: Shape = Shape::new(
         control::FIRST,
         control::PARALLEL_TOOL_CALLS,
         control::STRICT,
+        control::PROVIDER_TOOLS,
         control::TOP_P,
         control::STOP,
         control::SEED,
@@ -94,7 +95,7 @@ static TOOLS: Shape = Shape::new(
             "allow",
             Form::List(&TOOL_PATTERN),
             "The tools that the agent may use: `server.tool`, `server.*`, `memory.*`, `agents.<name>`, \
-             `capability.<name>`, `handoff.<name>`; nothing by default.",
+             `capability.<name>`, `handoff.<name>`, `provider.<name>`; nothing by default.",
         ),
         Key::new(
             "approve",

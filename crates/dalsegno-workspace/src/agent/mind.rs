@@ -5,11 +5,11 @@ use dalsegno_core::{
 };
 use dalsegno_expr::Template;
 
-use super::AgentTools;
 use super::expressions::{self, Readable, Steps};
 use super::output;
 use super::read::Surroundings;
 use super::steps::optional;
+use super::{AgentTools, provider_tools};
 use crate::code::Code;
 use crate::control;
 use crate::names::{nearest, some};
@@ -39,9 +39,12 @@ pub(super) fn read(
         None => Template::parse("{{request.text}}").ok(),
     };
     let section = file.section("model");
-    let models = section.as_ref().and_then(|model| models(model, around));
-    if let (Some(section), Some((model, _))) = (&section, &models) {
+    let models = section.as_ref().and_then(|model| models(model, around, tools));
+    if let (Some(section), Some((model, fallback))) = (&section, &models) {
         check_choices(section, &model.control, tools);
+        provider_tools::check(section, tools);
+        let controls: Vec<_> = std::iter::once(model).chain(fallback).map(|model| &*model.control).collect();
+        provider_tools::warn_of_unused(file.report, tools, &controls);
     }
     let output = optional(file.has("output"), output(file, around));
     let context = optional(file.has("context"), context(file));
@@ -77,9 +80,13 @@ fn warn_of_changes(file: &Section<'_>, text: &Located<String>, template: &Templa
 }
 
 /// The agent's model and those to fall back to. They are asked alike.
-fn models(section: &Section<'_>, around: &Surroundings<'_>) -> Option<(ModelSettings, Vec<ModelSettings>)> {
+fn models(
+    section: &Section<'_>,
+    around: &Surroundings<'_>,
+    tools: &AgentTools,
+) -> Option<(ModelSettings, Vec<ModelSettings>)> {
     let name = section.string("use");
-    let settings = name.as_ref().and_then(|name| settings(section, name, around));
+    let settings = name.as_ref().and_then(|name| settings(section, name, around, tools));
     let mut fallback = Vec::new();
     let mut seen: Vec<_> = name.map(|name| name.value).into_iter().collect();
     for next in section.list::<String>("fallback") {
@@ -91,7 +98,7 @@ fn models(section: &Section<'_>, around: &Surroundings<'_>) -> Option<(ModelSett
             continue;
         }
         seen.push(next.value.clone());
-        fallback.push(self::settings(section, &next, around));
+        fallback.push(self::settings(section, &next, around, tools));
     }
     Some((settings?, fallback.into_iter().collect::<Option<_>>()?))
 }
@@ -101,6 +108,7 @@ pub(super) fn settings(
     section: &Section<'_>,
     name: &Located<String>,
     around: &Surroundings<'_>,
+    tools: &AgentTools,
 ) -> Option<ModelSettings> {
     let defaults = ModelSettings::named(&name.value);
     let read = ModelSettings {
@@ -109,7 +117,7 @@ pub(super) fn settings(
         timeout_ms: section.millis("timeout").unwrap_or(defaults.timeout_ms),
         retries: section.integer("retries").unwrap_or(defaults.retries),
         price: around.settings.and_then(|settings| settings.prices.get(&name.value).cloned()),
-        control: control(section, &name.value, around).into(),
+        control: control(section, &name.value, around, tools).into(),
         ..defaults
     };
     let Some(models) = around.settings.map(|settings| &settings.models) else { return Some(read) };
@@ -132,17 +140,18 @@ pub(super) fn settings(
     None
 }
 
-/// How the model is asked: what the agent sets, above what `dalsegno.toml` sets for the model.
-fn control(section: &Section<'_>, name: &str, around: &Surroundings<'_>) -> ModelControl {
+/// How the model is asked: what the agent sets, above what `dalsegno.toml` sets for the model, as far as the agent allows it.
+fn control(section: &Section<'_>, name: &str, around: &Surroundings<'_>, tools: &AgentTools) -> ModelControl {
     let own = control::read(section);
     let Some(settings) = around.settings else { return own };
-    let control = match settings.controls.get(name) {
+    let mut control = match settings.controls.get(name) {
         Some(defaults) => own.or(defaults),
         None => own,
     };
     if let Some(ModelBinding::Http(binding)) = settings.models.get(name) {
         control::check(section, name, (binding.provider, &binding.model), &control);
     }
+    control.provider_tools.retain(|tool| tools.allows_of_provider(*tool));
     control
 }
 

@@ -11,6 +11,7 @@ mod load;
 mod mind;
 mod origins;
 mod output;
+mod provider_tools;
 mod read;
 mod resolve;
 mod rules;
@@ -24,7 +25,7 @@ use std::sync::Arc;
 
 use dalsegno_core::{
     AgentName, Callee, EffectClass, Limits, MemoryScope, Mind, ModelName, OnFailure, OnIndeterminate,
-    ToolKind, ToolName, ToolPattern, Verify,
+    ProviderTool, ToolKind, ToolName, ToolPattern, Verify,
 };
 
 pub(crate) use self::callees::RESERVED;
@@ -118,6 +119,8 @@ pub struct AgentTools {
     pub deny_rules: Vec<CallRule>,
     /// Settings of single tools, each with the place of the tool's name.
     pub settings: BTreeMap<ToolName, Located<ToolSettings>>,
+    /// What it says of the tools that a model's provider runs by itself.
+    of_provider: provider_tools::OfProvider,
     /// What it sets of declarative tools, by the name of their document. What a tenant sets stands above it.
     pub toolkits: BTreeMap<String, ToolkitSettings>,
     /// The tools that stand in for others which fail, each where it is named.
@@ -156,6 +159,12 @@ impl AgentTools {
                 .allow
                 .iter()
                 .any(|pattern| pattern.value.matches(tool) && !(is_agent && pattern.value.as_str() == "*"))
+    }
+
+    /// Says whether the agent lets its model's provider run a tool by itself. Only `provider.NAME` and `provider.*` allow it: the
+    /// tool gets what the model has read, and nothing that Dalsegno keeps from other tools stands in its way.
+    pub fn allows_of_provider(&self, tool: ProviderTool) -> bool {
+        self.of_provider.allows(tool, &self.deny)
     }
 
     /// Says whether the agent may end a run by handing over to another agent.

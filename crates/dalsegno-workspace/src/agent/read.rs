@@ -8,7 +8,7 @@ use toml::de::DeTable;
 use super::callees::{self, Callees};
 use super::directory::Directory;
 use super::keys::{FILE, FILE_TEXTS};
-use super::{AgentFile, AgentTools, Open, limits, mind, steps, tools};
+use super::{AgentFile, AgentTools, Open, limits, mind, provider_tools, steps, tools};
 use crate::code::Code;
 use crate::place::Place;
 use crate::report::Report;
@@ -131,6 +131,7 @@ fn minded(
         (None, Some(value)) => {
             warn_of_unread(file, memory);
             callees::warn_of_unread(report, tools, around.shelf);
+            provider_tools::warn_of_unused(report, tools, &[]);
             if value.get_ref().as_array().is_some_and(|steps| steps.is_empty()) {
                 report
                     .error(Code::ModelOrSteps, value.span(), "the agent has an empty list of steps")

@@ -8,7 +8,7 @@ use toml::de::DeValue;
 use super::callees::RESERVED;
 use super::expressions::json;
 use super::keys::SETTINGS;
-use super::{AgentTools, ToolSettings, rules};
+use super::{AgentTools, ToolSettings, provider_tools, rules};
 use crate::code::Code;
 use crate::section::{Located, Section, wrong_type};
 use crate::tenant::toolkit_uses;
@@ -16,17 +16,20 @@ use crate::tenant::toolkit_uses;
 pub(super) fn read(file: &Section<'_>) -> AgentTools {
     let Some(section) = file.section("tools") else { return AgentTools::default() };
     let (settings, stand_ins) = settings(&section);
-    let asked = rules::read(&section, "approve");
-    let denied = rules::read(&section, "deny");
+    let mut asked = rules::read(&section, "approve");
+    let mut denied = rules::read(&section, "deny");
+    let mut allow: Vec<_> = section.list("allow").into_iter().map(plain).collect();
+    let of_provider = provider_tools::take(section.report, &mut allow, &mut asked, &mut denied);
     let (toolkits, toolkit_uses) = toolkit_uses(&section, "toolkits", None);
     AgentTools {
-        allow: section.list("allow").into_iter().map(plain).collect(),
+        allow,
         approve: asked.patterns,
         deny: denied.patterns,
         approve_rules: asked.rules,
         source_rules: asked.sources,
         deny_rules: denied.rules,
         settings,
+        of_provider,
         toolkits,
         stand_ins,
         toolkit_uses,

@@ -6,7 +6,7 @@ mod question;
 use std::io::{self, BufRead as _};
 use std::time::Duration;
 
-use dalsegno_runtime::{ConsentError, Consented};
+use dalsegno_runtime::Consented;
 use serde_json::json;
 use tokio::sync::mpsc;
 use url::Url;
@@ -15,7 +15,7 @@ use self::browser::Browser;
 use self::question::Question;
 use super::{Context, secret};
 use crate::args::{AuthArgs, Format};
-use crate::error::Error;
+use crate::error::{ConsentTrouble, Error};
 use crate::exit::Exit;
 use crate::render::text::{count, time};
 
@@ -30,7 +30,7 @@ pub(super) async fn auth(args: &AuthArgs, context: &mut Context<'_>) -> Result<E
         false => {
             let port = args.port.unwrap_or(0);
             let opened = Browser::listen(port).await;
-            Some(opened.map_err(|source| Error::Listen { port, source })?)
+            Some(opened.map_err(|source| ConsentTrouble::Listen { port, source })?)
         }
     };
     let port = browser.as_ref().map_or(args.port.unwrap_or(UNHEARD_PORT), Browser::port);
@@ -50,7 +50,8 @@ pub(super) async fn auth(args: &AuthArgs, context: &mut Context<'_>) -> Result<E
         }
     };
     let seconds = args.timeout.get();
-    let answered = answered.map_err(|_| Error::NoConsent { seconds })?.ok_or(Error::NothingPasted)?;
+    let answered =
+        answered.map_err(|_| ConsentTrouble::TimedOut { seconds })?.ok_or(ConsentTrouble::NothingPasted)?;
     let consented = question.take(&engine, &answered).await?;
     let told = secret::tell_runs(engine.journal()).await?;
     tell(args, &consented, told, context);
@@ -106,21 +107,5 @@ fn tell(args: &AuthArgs, consented: &Consented, told: u64, context: &mut Context
     if told > 0 {
         let runs = count(told, "run");
         output.note(format_args!("{runs} waiting for a secret: a worker goes on, or `dalsegno resume RUN`"));
-    }
-}
-
-/// One thing to try after an error.
-pub(crate) fn help(error: &ConsentError) -> Option<String> {
-    match error {
-        ConsentError::UnknownToolkit { known, .. } if known.is_empty() => Some(
-            "add one with `dalsegno tools add google_calendar`, or write it in `tools/*.json`".to_owned(),
-        ),
-        ConsentError::UnknownToolkit { known, .. } => {
-            Some(format!("those that need consent: {}", known.join(", ")))
-        }
-        ConsentError::Foreign { .. } => {
-            Some("ask again with `dalsegno auth`: each question has one answer".to_owned())
-        }
-        _ => None,
     }
 }

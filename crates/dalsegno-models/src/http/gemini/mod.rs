@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 
-use dalsegno_core::{Entry, ModelReply, OrderedJson, Reasoning, ReplyPart, ToolChoice};
+use dalsegno_core::{Entry, ModelReply, OrderedJson, ProviderTool, Reasoning, ReplyPart, ToolChoice};
 use serde_json::{Map, Value, json};
 
 use super::body::{self, Body, Media, object, set};
@@ -107,10 +107,23 @@ pub(super) fn body(request: &CompletionRequest, model: &str) -> Result<Body, Mod
         let parts: Vec<Value> = system.into_iter().map(|text| json!({ "text": text })).collect();
         body.set("systemInstruction", json!({ "parts": parts }));
     }
+    // Where nothing may be called, the provider's own tools are left out: the mode below is about functions alone.
+    let is_free = request.tool_choice != ToolChoice::None;
+    let own = control.provider_tools.iter().filter(|_| is_free).map(|tool| {
+        let name = match tool {
+            ProviderTool::CodeExecution => "codeExecution",
+            ProviderTool::WebFetch => "urlContext",
+            ProviderTool::WebSearch => "googleSearch",
+        };
+        object([(name, json!({}).into())])
+    });
+    let mut kinds: Vec<OrderedJson> = own.collect();
     if !tools.is_empty() {
-        let declarations = object([("functionDeclarations", OrderedJson::Array(tools))]);
-        body.set("tools", OrderedJson::Array(vec![declarations]));
+        kinds.insert(0, object([("functionDeclarations", OrderedJson::Array(tools))]));
         body.set("toolConfig", object([("functionCallingConfig", choice(request).into())]));
+    }
+    if !kinds.is_empty() {
+        body.set("tools", OrderedJson::Array(kinds));
     }
     if !config.is_empty() {
         body.set("generationConfig", OrderedJson::Object(config));

@@ -12,7 +12,7 @@ use super::{Reader, optional};
 use crate::agent::arguments::Call;
 use crate::agent::mind::{self, DEFAULT_HITS};
 use crate::agent::tools::on_failure;
-use crate::agent::{callees, expressions, output};
+use crate::agent::{AgentTools, callees, expressions, output};
 use crate::code::Code;
 use crate::section::{Located, Section, wrong_type};
 use crate::settings::{Paths, Reach};
@@ -160,11 +160,13 @@ impl<'t> Reader<'t, '_> {
 
     fn model(&mut self, section: &Section<'t>) -> Option<PlanCall> {
         let asked = section.section("model")?;
+        // The model of a step is offered no tools, so its provider runs none.
+        let no_tools = AgentTools::default();
         let name = match asked.has("use") {
             true => asked.string("use"),
             false => Some(Located { value: "default".to_owned(), span: asked.span.clone() }),
         };
-        let model = name.and_then(|name| mind::settings(&asked, &name, self.around));
+        let model = name.and_then(|name| mind::settings(&asked, &name, self.around, &no_tools));
         let prompt = self.template(&asked, "prompt");
         let instructions = self.optional_template(&asked, "instructions");
         let schema = self.schema(&asked);
