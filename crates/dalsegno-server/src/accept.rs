@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{ConnectInfo, Request};
-use dalsegno_access::KeyStore;
+use dalsegno_access::{KeyStore, Seals};
 use dalsegno_runtime::{Clock, Engine, EngineError, SystemClock, WorkerEvent, WorkerOptions, WorkerReport};
 use dalsegno_telemetry::Telemetry;
 use dalsegno_workspace::ServeSettings;
@@ -66,6 +66,9 @@ pub enum ServeError {
     /// The keys cannot be read.
     #[error(transparent)]
     Keys(#[from] dalsegno_access::KeyError),
+    /// A file beside that of the keys cannot be used.
+    #[error(transparent)]
+    Seals(#[from] dalsegno_access::OpenError),
     /// The runs cannot be performed.
     #[error(transparent)]
     Engine(#[from] EngineError),
@@ -78,6 +81,7 @@ pub struct Server {
     engine: Engine,
     keys: KeyStore,
     telemetry: Telemetry,
+    seals: Seals,
     settings: ServeSettings,
     clock: Arc<dyn Clock>,
 }
@@ -103,10 +107,11 @@ impl Server {
                 return Err(ServeError::NoKeys { address });
             }
         }
+        let seals = keys.seals()?;
         let failed = |source| ServeError::Listen { address, source };
         let listener = TcpListener::bind(address).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        Ok(Self { listener, address, engine, keys, telemetry, settings, clock })
+        Ok(Self { listener, address, engine, keys, telemetry, seals, settings, clock })
     }
 
     /// Where it listens; the port that was free if none was named.
@@ -125,11 +130,13 @@ impl Server {
         stop: impl Future<Output = ()>,
         tell: impl FnMut(WorkerEvent<'_>),
     ) -> Result<WorkerReport, ServeError> {
-        let Self { listener, engine, keys, telemetry, settings, clock, .. } = self;
+        let Self { listener, engine, keys, telemetry, seals, settings, clock, .. } = self;
         let (stopping, stopped) = watch::channel(false);
         let shared = Arc::new(Shared {
             limits: Limits::new(&settings),
             hands: Hands::new(stopped.clone()),
+            changes: Arc::default(),
+            seals,
             engine: engine.clone(),
             keys,
             telemetry,

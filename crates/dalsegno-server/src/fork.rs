@@ -9,32 +9,70 @@ use axum::response::Response;
 use dalsegno_access::Scope;
 use dalsegno_core::OperationId;
 use dalsegno_runtime::ForkOptions;
+use dalsegno_wire::schema;
 use serde::Deserialize;
 use serde_json::Value;
+use utoipa::ToSchema;
+use utoipa_axum::routes;
 
 use crate::body;
 use crate::guard::Client;
 use crate::params;
-use crate::problem::Problem;
-use crate::runs::begun;
+use crate::problem::{Code, Problem};
+use crate::routes::Route;
+use crate::runs::{Beginning, begun};
 use crate::shared::Shared;
 
-#[derive(Deserialize)]
+/// Where a run is forked, and what differs. It has `at` or `set`.
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = Fork)]
 pub(crate) struct ForkBody {
     /// The step that is asked for anew.
     #[serde(default)]
+    #[schema(minimum = 1)]
     at: Option<u64>,
     /// Outcomes by operation, in place of those that the run had.
     #[serde(default)]
+    #[schema(schema_with = outcomes)]
     set: BTreeMap<OperationId, Value>,
+    /// Another model of `dalsegno.toml`.
     #[serde(default)]
     model: Option<String>,
-    /// Effects that may not be repeated happen without a question.
+    /// Effects that may not be repeated happen without a question. It needs the scope `answers:write`.
     #[serde(default)]
     live_effects: bool,
 }
 
+fn outcomes() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
+    schema::by_operation(
+        "Outcomes by operation, in place of those that the run had. It needs the scope `answers:write`.",
+    )
+}
+
+pub(crate) fn routes() -> Vec<Route> {
+    let problems = [Code::NotFound, Code::Conflict, Code::Erased];
+    vec![Route::of(Scope::RunsWrite, routes!(fork)).problems(&problems)]
+}
+
+/// Starts a run from a step of another one.
+///
+/// The new run shares the records before that step. A fork that is sent twice is two forks.
+#[utoipa::path(
+    post,
+    path = "/v1/runs/{id}/fork",
+    operation_id = "fork_run",
+    tag = "runs",
+    params(
+        ("id" = schema::RunId, Path, description = "The run."),
+        ("Prefer" = Option<String>, Header, description = "`wait=30` waits up to 30 seconds until the new run ends or is suspended; at most 60."),
+    ),
+    request_body(content = ForkBody, example = json!({ "at": 2 })),
+    responses((status = 201, description = "The new run.", body = Beginning, headers(
+        ("Location" = String, description = "The address of the new run."),
+        ("Preference-Applied" = String, description = "The `Prefer` that was followed."),
+    ))),
+)]
 pub(crate) async fn fork(
     State(shared): State<Arc<Shared>>,
     Client(access): Client,

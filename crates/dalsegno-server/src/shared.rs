@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dalsegno_access::{Access, KeyStore};
+use dalsegno_access::{Access, KeyStore, Seals};
 use dalsegno_core::RunId;
 use dalsegno_history::Journal;
 use dalsegno_runtime::{Clock, Engine};
@@ -11,6 +11,7 @@ use dalsegno_telemetry::Telemetry;
 use dalsegno_workspace::ServeSettings;
 use tokio::sync::watch;
 
+use crate::changes::Changes;
 use crate::hands::Hands;
 use crate::limits::Limits;
 use crate::problem::Problem;
@@ -24,6 +25,8 @@ pub(crate) struct Shared {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) limits: Limits,
     pub(crate) hands: Hands,
+    pub(crate) changes: Arc<Changes>,
+    pub(crate) seals: Seals,
     /// Whether the server is stopping.
     pub(crate) stopping: watch::Receiver<bool>,
 }

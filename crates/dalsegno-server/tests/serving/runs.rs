@@ -178,15 +178,15 @@ async fn each_address_asks_for_its_scope() {
     for route in dalsegno_server::routes() {
         let path = route.path.replace("{id}", "00000000000000000000000000000000");
         let Some(scope) = route.scope else {
-            assert_eq!(world.without_key().send(route.method, &path, &[], b"").await.status, 200, "{path}");
+            assert_eq!(world.without_key().send(&route.method, &path, &[], b"").await.status, 200, "{path}");
             continue;
         };
-        world.without_key().send(route.method, &path, &[], b"").await.is_problem(401, "unauthenticated");
+        world.without_key().send(&route.method, &path, &[], b"").await.is_problem(401, "unauthenticated");
         let others: Vec<Scope> = Scope::ALL.iter().copied().filter(|one| *one != scope).collect();
-        let refused = world.client("*", &others).send(route.method, &path, &[], b"").await;
+        let refused = world.client("*", &others).send(&route.method, &path, &[], b"").await;
         refused.is_problem(403, "forbidden");
         assert!(refused.text.contains(scope.as_str()), "{refused:?}");
-        let allowed = world.client("*", &[scope]).send(route.method, &path, &[], b"").await;
+        let allowed = world.client("*", &[scope]).send(&route.method, &path, &[], b"").await;
         assert!(![401, 403].contains(&allowed.status), "{path}: {allowed:?}");
     }
 }
