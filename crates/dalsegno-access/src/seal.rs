@@ -74,6 +74,11 @@ impl Seals {
         (self.write(nonce, number) == text).then_some(number)
     }
 
+    /// Says whether a text has the form of a seal.
+    pub fn is_form(text: &str) -> bool {
+        BASE64URL_NOPAD.decode(text.as_bytes()).is_ok_and(|bytes| bytes.len() == NONCE + 16)
+    }
+
     fn write(&self, nonce: [u8; NONCE], number: u64) -> String {
         let hidden = (number ^ self.pad(nonce)).to_le_bytes();
         let mark = self.word(&[&[1], &nonce[..], &number.to_le_bytes()].concat());
@@ -105,6 +110,7 @@ mod tests {
         let (one, other) = (Seals::open(&path).unwrap(), Seals::open(&path).unwrap());
         for number in [0, 1, 7, u64::MAX] {
             let (first, second) = (one.seal(number).unwrap(), one.seal(number).unwrap());
+            assert!(Seals::is_form(&first) && !Seals::is_form("x"));
             assert_ne!(first, second, "the same number must not look the same");
             assert_eq!((other.open_seal(&first), other.open_seal(&second)), (Some(number), Some(number)));
         }

@@ -83,11 +83,23 @@ pub(crate) fn place(
     else {
         return Ok(None);
     };
+    form(name, text)?;
     let place = shared.seals.open_seal(text).ok_or_else(|| {
-        let help = "send the id of the last event that you have, or `changes` of a page, or leave it out to begin now";
-        Problem::parameter(name, "is no place among the changes of this workspace", help)
+        let message = "is no place among the changes of this workspace";
+        Problem::new(Code::NotFound, format!("`{name}` {message}"), HELP).at(name, message)
     })?;
     Ok(Some(place))
+}
+
+const HELP: &str =
+    "send the id of the last event that you have, or `changes` of a page, or leave it out to begin now";
+
+/// Refuses what has not the form of a place.
+pub(crate) fn form(name: &str, text: &str) -> Result<(), Problem> {
+    match dalsegno_access::Seals::is_form(text) {
+        true => Ok(()),
+        false => Err(Problem::parameter(name, "has not the form of a place among changes", HELP)),
+    }
 }
 
 /// The place of what has happened so far, for a client.

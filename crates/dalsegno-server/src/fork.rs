@@ -8,7 +8,8 @@ use axum::http::HeaderMap;
 use axum::response::Response;
 use dalsegno_access::Scope;
 use dalsegno_core::OperationId;
-use dalsegno_runtime::ForkOptions;
+use dalsegno_history::{FoldError, HistoryError};
+use dalsegno_runtime::{EngineError, ForkOptions};
 use dalsegno_wire::schema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -23,13 +24,13 @@ use crate::routes::Route;
 use crate::runs::{Beginning, begun};
 use crate::shared::Shared;
 
-/// Where a run is forked, and what differs. It has `at` or `set`.
+/// Where a run is forked, and what differs.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = Fork)]
 pub(crate) struct ForkBody {
-    /// The step that is asked for anew.
-    #[serde(default)]
+    /// The step that is asked for anew; without it, the one after the replaced outcomes, or else the last one.
+    #[serde(default, deserialize_with = "body::whole")]
     #[schema(minimum = 1)]
     at: Option<u64>,
     /// Outcomes by operation, in place of those that the run had.
@@ -94,14 +95,25 @@ pub(crate) async fn fork(
     if (live_effects || !set.is_empty()) && !access.may(Scope::AnswersWrite) {
         return Err(Problem::forbidden(Scope::AnswersWrite));
     }
-    if at.is_none() && set.is_empty() {
-        let message = "is missing: name the step that is asked for anew";
-        return Err(Problem::parameter("at", message, "send `at` with a step, or `set` with outcomes"));
-    }
+    let at = match at {
+        None if set.is_empty() => Some(shared.journal().latest(run).await?.state.step().max(1)),
+        at => at,
+    };
     let options = ForkOptions { at, set: set.into_iter().collect(), config: None, model, live_effects };
     let own = Arc::clone(&shared);
     let forked = async move {
-        let handle = own.engine.fork(run, options).await?;
+        let handle = match own.engine.fork(run, options).await {
+            // The run was not through with the steps before: nothing was begun.
+            Err(EngineError::History(HistoryError::Fold(FoldError::Fork { source, .. }))) => {
+                let help = "fork it at an earlier step; `GET /v1/runs/{id}/events` has them";
+                return Err(Problem::new(
+                    Code::Conflict,
+                    format!("the run cannot be forked there: {source}"),
+                    help,
+                ));
+            }
+            handle => handle?,
+        };
         let run = handle.run();
         own.hands.hold(handle);
         Ok(run)

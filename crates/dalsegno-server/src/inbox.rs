@@ -16,9 +16,9 @@ use utoipa_axum::routes;
 use crate::cursor::List;
 use crate::guard::Client;
 use crate::link;
-use crate::listing::{Page, begin, cut, page, tenant_filter};
+use crate::listing::{Page, begin, cut, formed, page, tenant_filter};
 use crate::params::Params;
-use crate::problem::Problem;
+use crate::problem::{Code, Problem};
 use crate::routes::Route;
 use crate::shared::Shared;
 
@@ -27,7 +27,7 @@ use crate::shared::Shared;
 #[into_params(parameter_in = Query)]
 pub(crate) struct Query {
     /// Only what waits for this.
-    #[param(inline, value_type = Option<schema::WaitingKind>)]
+    #[param(value_type = Option<schema::WaitingKind>)]
     kind: Option<Kind>,
     /// Only runs of this agent.
     agent: Option<String>,
@@ -37,6 +37,7 @@ pub(crate) struct Query {
     #[param(minimum = 1, maximum = 200)]
     limit: Option<u32>,
     /// The `next` of the page before.
+    #[param(pattern = "^[A-Za-z0-9_-]{32}$")]
     cursor: Option<String>,
 }
 
@@ -53,7 +54,7 @@ pub(crate) struct Entry {
 }
 
 pub(crate) fn routes() -> Vec<Route> {
-    vec![Route::of(Scope::RunsRead, routes!(list))]
+    vec![Route::of(Scope::RunsRead, routes!(list)).problems(&[Code::NotFound])]
 }
 
 /// Lists what waits for people, over all runs.
@@ -78,6 +79,7 @@ pub(crate) async fn list(
     let Query { kind, agent, tenant, limit, cursor } = query;
     let list = List::of("inbox", &serde_json::json!([access.tenant(), kind, agent, tenant]));
     let limit = page(limit)?;
+    formed(cursor.as_deref())?;
     let nothing = || Ok(link::page(&uri, &Page::<Entry> { items: Vec::new(), next: None }, None));
     let Some(tenant) = tenant_filter(&access, tenant) else { return nothing() };
     let Ok(agent) = agent.map(|agent| agent.parse()).transpose() else { return nothing() };

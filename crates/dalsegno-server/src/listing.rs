@@ -14,7 +14,7 @@ use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::routes;
 
 use crate::changes;
-use crate::cursor::List;
+use crate::cursor::{self, List};
 use crate::guard::Client;
 use crate::link;
 use crate::params::Params;
@@ -35,17 +35,17 @@ pub(crate) struct Query {
     /// Only runs of this agent.
     agent: Option<String>,
     /// Only runs that stand so.
-    #[param(inline, value_type = Option<schema::RunStatus>)]
+    #[param(value_type = Option<schema::RunStatus>)]
     status: Option<RunStatus>,
     /// Only runs that wait for this.
-    #[param(inline, value_type = Option<schema::WaitingKind>)]
+    #[param(value_type = Option<schema::WaitingKind>)]
     waiting: Option<Waiting>,
     /// Only runs of this session.
     session: Option<String>,
     /// Only runs of this tenant.
     tenant: Option<String>,
     /// Only runs that this run started.
-    #[param(inline, value_type = Option<schema::RunId>)]
+    #[param(value_type = Option<schema::RunId>)]
     parent: Option<String>,
     /// Only runs that no other run started.
     root: Option<bool>,
@@ -53,8 +53,10 @@ pub(crate) struct Query {
     #[param(minimum = 1, maximum = 200)]
     limit: Option<u32>,
     /// The `next` of the page before.
+    #[param(pattern = "^[A-Za-z0-9_-]{32}$")]
     cursor: Option<String>,
     /// For a stream: the `changes` of a page or the id of an event, after which to begin; without it, it begins now.
+    #[param(pattern = "^[A-Za-z0-9_-]{32}$")]
     after: Option<String>,
 }
 
@@ -116,6 +118,10 @@ pub(crate) async fn list(
     let facts = serde_json::json!([access.tenant(), agent, status, waiting, session, tenant, parent, root]);
     let list = List::of("runs", &facts);
     let limit = page(limit)?;
+    formed(cursor.as_deref())?;
+    if let Some(after) = &after {
+        changes::form("after", after)?;
+    }
     // Before the page: a change in between is in both.
     let changes = changes::now(&shared).await?;
     let is_stream = sse::is_wanted(&headers)?;
@@ -214,12 +220,25 @@ pub(crate) async fn begin(
     cursor: Option<String>,
 ) -> Result<Option<RunId>, Problem> {
     let Some(cursor) = cursor else { return Ok(None) };
-    let help = "begin the listing again, without a cursor, and keep its other parameters from page to page";
-    let wrong = || Problem::parameter("cursor", "is of another listing, or of none", help);
+    let wrong = || {
+        let message = "is of another listing, or of none";
+        Problem::new(Code::NotFound, format!("`cursor` {message}"), HELP).at("cursor", message)
+    };
     let run = list.read(&cursor).ok_or_else(wrong)?;
     // It says nothing of runs that are out of reach: neither that they are there nor when they began.
     shared.run(access, &run.to_string()).await.map_err(|_| wrong())?;
     Ok(Some(run))
+}
+
+const HELP: &str =
+    "begin the listing again, without a cursor, and keep its other parameters from page to page";
+
+/// Refuses what has not the form of a cursor.
+pub(crate) fn formed(cursor: Option<&str>) -> Result<(), Problem> {
+    match cursor {
+        Some(cursor) if !cursor::is_one(cursor) => Err(Problem::parameter("cursor", "is no cursor", HELP)),
+        _ => Ok(()),
+    }
 }
 
 /// Cuts what was read one entry too far, and says where the next page begins.

@@ -89,7 +89,7 @@ pub fn document() -> Value {
 }
 
 fn complete(operation: &mut Value, info: &RouteInfo, problems: &[Code]) {
-    let parameters = operation["parameters"].as_array_mut();
+    let parameters = operation.get_mut("parameters").and_then(Value::as_array_mut);
     let has_query =
         parameters.as_ref().is_some_and(|parameters| parameters.iter().any(|one| one["in"] != "path"));
     for parameter in parameters.into_iter().flatten() {

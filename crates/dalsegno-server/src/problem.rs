@@ -319,8 +319,12 @@ impl From<HistoryError> for Problem {
         match (&error, error.kind()) {
             (HistoryError::Read(ReadError::Erased { .. }), _) => erased(),
             (HistoryError::Read(ReadError::UnknownRun { .. }), _) => Self::no_run(),
+            // It depends on the run: it has no such step or operation.
             (HistoryError::Fork { .. }, _) => {
-                Self::new(Code::Invalid, error.to_string(), "see the steps in `GET /v1/runs/{id}/events`")
+                Self::new(Code::Conflict, error.to_string(), "see the steps in `GET /v1/runs/{id}/events`")
+            }
+            (_, ErrorKind::Invalid) => {
+                Self::new(Code::Invalid, error.to_string(), "correct the request, and send it again")
             }
             (_, ErrorKind::Conflict) => {
                 Self::new(Code::Conflict, error.to_string(), "look at the run with `GET /v1/runs/{id}`")
@@ -355,8 +359,8 @@ impl From<EngineError> for Problem {
             ),
             // A tenant learns nothing of others.
             EngineError::Tenant(_) => Self::new(
-                Code::Invalid,
-                "the tenant of the run is not one that can be used",
+                Code::NotFound,
+                "there is no tenant of this name that can be used",
                 "check its name and its file with `dalsegno check`",
             ),
             error => match error.kind() {

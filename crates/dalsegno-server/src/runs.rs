@@ -44,7 +44,7 @@ pub(crate) struct Start {
     user: Value,
     /// The session that it belongs to; one of its own without it.
     #[serde(default)]
-    #[schema(min_length = 1, max_length = 256, pattern = "^[^\\p{Cc}]*$")]
+    #[schema(min_length = 1, max_length = 256, pattern = "^[^\\u0000-\\u001f\\u007f-\\u009f]*$")]
     session: Option<String>,
     /// The run to continue from.
     #[serde(default)]
@@ -52,11 +52,11 @@ pub(crate) struct Start {
     after: Option<String>,
     /// Another model of `dalsegno.toml` than the agent's.
     #[serde(default)]
-    #[schema(min_length = 1, max_length = 256, pattern = "^[^\\p{Cc}]*$")]
+    #[schema(min_length = 1, max_length = 256, pattern = "^[^\\u0000-\\u001f\\u007f-\\u009f]*$")]
     model: Option<String>,
     /// The tenant that it belongs to; only for a key of all tenants.
     #[serde(default)]
-    #[schema(min_length = 1, max_length = 256, pattern = "^[^\\p{Cc}]*$")]
+    #[schema(min_length = 1, max_length = 256, pattern = "^[^\\u0000-\\u001f\\u007f-\\u009f]*$")]
     tenant: Option<String>,
 }
 
@@ -120,7 +120,7 @@ fn person() -> utoipa::openapi::schema::ObjectBuilder {
 }
 
 pub(crate) fn routes() -> Vec<Route> {
-    let starts = [Code::NotFound, Code::Conflict, Code::KeyConflict];
+    let starts = [Code::NotFound, Code::Conflict, Code::KeyConflict, Code::Erased];
     vec![
         Route::of(Scope::RunsWrite, routes!(start)).problems(&starts),
         Route::of(Scope::RunsRead, routes!(show)).problems(&[Code::NotFound]),

@@ -17,7 +17,7 @@ use utoipa_axum::routes;
 use crate::cursor::List;
 use crate::guard::Client;
 use crate::link;
-use crate::listing::{Page, begin, cut, listed, page, tenant_filter};
+use crate::listing::{Page, begin, cut, formed, listed, page, tenant_filter};
 use crate::params::Params;
 use crate::problem::{Code, Problem};
 use crate::routes::Route;
@@ -36,6 +36,7 @@ pub(crate) struct Query {
     #[param(minimum = 1, maximum = 200)]
     limit: Option<u32>,
     /// The `next` of the page before.
+    #[param(pattern = "^[A-Za-z0-9_-]{32}$")]
     cursor: Option<String>,
 }
 
@@ -81,6 +82,7 @@ pub(crate) async fn show(
     };
     let list = List::of("session", &serde_json::json!([access.tenant(), name, tenant]));
     let limit = page(limit)?;
+    formed(cursor.as_deref())?;
     let tenant = tenant_filter(&access, tenant).ok_or_else(unknown)?;
     let filter = RunFilter {
         tenant,

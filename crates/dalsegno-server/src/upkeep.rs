@@ -23,7 +23,7 @@ use crate::routes::Route;
 use crate::shared::Shared;
 
 /// The content type of an archive.
-const ARCHIVE: &str = "application/vnd.dalsegno.archive";
+const ARCHIVE: &str = "application/octet-stream";
 
 pub(crate) fn routes() -> Vec<Route> {
     let reads = [Code::NotFound, Code::Erased];
@@ -44,7 +44,7 @@ pub(crate) fn routes() -> Vec<Route> {
     operation_id = "export_run",
     tag = "runs",
     params(("id" = schema::RunId, Path, description = "The run.")),
-    responses((status = 200, description = "The archive.", body = Vec<u8>, content_type = "application/vnd.dalsegno.archive", headers(
+    responses((status = 200, description = "The archive.", body = Vec<u8>, content_type = "application/octet-stream", headers(
         ("Content-Disposition" = String, description = "A name for the file."),
     ))),
 )]
@@ -82,7 +82,7 @@ pub(crate) async fn export(
 #[serde(deny_unknown_fields)]
 pub(crate) struct Replay {
     /// Replays until this step was asked for, and no further; the whole run without it.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "body::whole")]
     until: Option<u64>,
 }
 

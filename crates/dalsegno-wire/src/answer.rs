@@ -70,7 +70,11 @@ impl utoipa::PartialSchema for Given {
 }
 
 #[cfg(feature = "openapi")]
-impl utoipa::ToSchema for Given {}
+impl utoipa::ToSchema for Given {
+    fn schemas(schemas: &mut Vec<(String, utoipa::openapi::RefOr<utoipa::openapi::Schema>)>) {
+        schemas.extend(schema::forms());
+    }
+}
 
 impl Given {
     /// Says whether it agrees to a call.

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use dalsegno_core::RunErrorCode as Code;
 use utoipa::openapi::schema::{AdditionalProperties, ObjectBuilder, OneOfBuilder, SchemaType, Type};
-use utoipa::openapi::{RefOr, Schema};
+use utoipa::openapi::{Ref, RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
 fn text(description: &str) -> ObjectBuilder {
@@ -119,51 +119,70 @@ fn usage() -> RefOr<Schema> {
         .into()
 }
 
-/// The forms of an answer, each an object with one key.
+/// A form of an answer: an object with one key.
+fn form(name: &str, description: &str, inner: ObjectBuilder) -> RefOr<Schema> {
+    closed().description(Some(description)).property(name, inner).required(name).into()
+}
+
+fn closed() -> ObjectBuilder {
+    ObjectBuilder::new().additional_properties(Some(AdditionalProperties::<Schema>::FreeForm(false)))
+}
+
+fn reason() -> ObjectBuilder {
+    ObjectBuilder::new()
+        .schema_type(SchemaType::from_iter([Type::String, Type::Null]))
+        .description(Some("Why; recorded."))
+}
+
+fn any(description: &str) -> ObjectBuilder {
+    ObjectBuilder::new().schema_type(SchemaType::AnyValue).description(Some(description))
+}
+
+named! {
+    /// A call may be made.
+    Approve => form("approve", "The call may be made.", closed()
+        .description(Some("With what."))
+        .property("arguments", any("Arguments in place of those that were asked for."))
+        .property("reason", reason()));
+    /// A call may not be made.
+    Deny => form("deny", "The call may not be made, or the question is not answered.", closed()
+        .description(Some("Why."))
+        .property("reason", reason()));
+    /// The answer to a question.
+    GiveValue => form("value", "The answer to a question.", any("Any JSON value that fits the schema of the question."));
+    /// An operation in doubt took place.
+    Happened => form("happened", "An operation in doubt took place.", closed()
+        .description(Some("What came of it."))
+        .property("result", any("What it returned, if that is known.")));
+    /// An operation in doubt was refused.
+    Refused => form("refused", "An operation in doubt arrived and was refused.", closed()
+        .description(Some("How."))
+        .property("error", text("What the receiver said."))
+        .required("error"));
+    /// An operation in doubt did not take place.
+    NotHappened => form("not_happened", "An operation in doubt did not take place; it starts again.", closed()
+        .description(Some("Nothing else.")));
+}
+
+/// The forms of an answer, by the names of their schemas.
+pub(crate) fn forms() -> Vec<(String, RefOr<Schema>)> {
+    fn named<T: ToSchema>() -> (String, RefOr<Schema>) {
+        (T::name().into_owned(), T::schema())
+    }
+    vec![
+        named::<Approve>(),
+        named::<Deny>(),
+        named::<GiveValue>(),
+        named::<Happened>(),
+        named::<Refused>(),
+        named::<NotHappened>(),
+    ]
+}
+
+/// An answer in one of its forms.
 pub(crate) fn given() -> RefOr<Schema> {
-    let reason = || {
-        ObjectBuilder::new()
-            .schema_type(SchemaType::from_iter([Type::String, Type::Null]))
-            .description(Some("Why; recorded."))
-    };
-    let any = |description: &str| {
-        ObjectBuilder::new().schema_type(SchemaType::AnyValue).description(Some(description))
-    };
-    let closed =
-        || ObjectBuilder::new().additional_properties(Some(AdditionalProperties::<Schema>::FreeForm(false)));
-    let form = |name: &str, description: &str, inner: ObjectBuilder| {
-        closed().title(Some(name)).description(Some(description)).property(name, inner).required(name)
-    };
-    let arguments = any("Arguments in place of those that were asked for.");
-    OneOfBuilder::new()
-        .description(Some("An answer: an object with one of these keys."))
-        .item(form(
-            "approve",
-            "The call may be made.",
-            closed().property("arguments", arguments).property("reason", reason()),
-        ))
-        .item(form(
-            "deny",
-            "The call may not be made, or the question is not answered.",
-            closed().property("reason", reason()),
-        ))
-        .item(form(
-            "value",
-            "The answer to a question; checked against the schema of the question.",
-            any("Any JSON value."),
-        ))
-        .item(form(
-            "happened",
-            "An operation in doubt took place.",
-            closed().property("result", any("What it returned, if that is known.")),
-        ))
-        .item(form(
-            "refused",
-            "An operation in doubt arrived and was refused.",
-            closed().property("error", text("What the receiver said.")).required("error"),
-        ))
-        .item(form("not_happened", "An operation in doubt did not take place; it starts again.", closed()))
-        .into()
+    let one = OneOfBuilder::new().description(Some("An answer: an object with one of these keys."));
+    forms().into_iter().fold(one, |one, (name, _)| one.item(Ref::from_schema_name(name))).into()
 }
 
 /// Operations with a JSON value each.

@@ -16,7 +16,7 @@ use crate::process::{command, perform, read, root};
 
 /// The workspace that is served: an agent that answers, one that asks, and one that needs an approval.
 const FILES: [(&str, &str); 5] = [
-    ("dalsegno.toml", "[serve]\naddress = \"127.0.0.1:0\"\nrequests_per_minute = 1000000\nstreams = 1000\n"),
+    ("dalsegno.toml", "[serve]\naddress = \"127.0.0.1:0\"\nrequests_per_minute = 100000\nstreams = 1000\n"),
     ("agents/notes.toml", "name = \"notes\"\n[[steps]]\nrespond = \"Noted: {{request.text}}\"\n"),
     (
         "agents/ask.toml",
@@ -76,7 +76,7 @@ pub(crate) fn run(arguments: &[std::ffi::OsString]) -> anyhow::Result<()> {
 /// Makes a key of all tenants that allows everything.
 fn key(dalsegno: &Path, home: &Path) -> anyhow::Result<String> {
     let help = read(command(dalsegno).args(["key", "add", "--help"]))?;
-    let scopes = help.split_once("[possible values: ").and_then(|(_, rest)| rest.split_once(']'));
+    let scopes = help.split_once("[possible values:").and_then(|(_, rest)| rest.split_once(']'));
     let scopes = scopes.map_or("", |(scopes, _)| scopes).split(',').map(str::trim);
     let mut add = command(dalsegno);
     add.args(["key", "add", "--all-tenants", "--json"]).current_dir(home);
@@ -97,7 +97,8 @@ fn client(python: &Path, folder: &Path, address: &str, key: &str) -> anyhow::Res
     }
     let mut generate = command("python3");
     generate
-        .args(["-m", "openapi_python_client", "generate", "--meta", "none", "--fail-on-warning"])
+        .args(["-m", "openapi_python_client", "generate", "--meta", "none", "--fail-on-warning", "--config"])
+        .arg(root().join(HERE).join("client.yaml"))
         .args(["--url", &format!("{address}/openapi.json"), "--output-path"])
         .arg(generated.join("dalsegno_client"))
         .current_dir(folder)

@@ -2,12 +2,13 @@
 
 import json
 import sys
+import uuid
 
 from dalsegno_client import AuthenticatedClient
 from dalsegno_client.api.answers import answer_run, list_inbox
 from dalsegno_client.api.runs import list_events, list_runs, show_run, start_run
 from dalsegno_client.api.agents import list_agents
-from dalsegno_client.models import Answer, AnswerReceipt, EventPage, Problem, Standing, Start
+from dalsegno_client.models import Answer, AnswerReceipt, EventPage, Problem, Standing, Start, WaitingKind
 
 address, key = sys.argv[1:]
 client = AuthenticatedClient(base_url=address, token=key, timeout=60, raise_on_unexpected_status=True)
@@ -22,7 +23,7 @@ def check(what, is_right, seen):
 agents = list_agents.sync(client=client)
 check("lists the agents", [agent.name for agent in agents.agents] == ["approve", "ask", "notes"], agents)
 
-key = "client-1"
+key = f"client-{uuid.uuid4()}"
 started = start_run.sync_detailed(
     client=client, body=Start(agent="notes", text="disk full"), idempotency_key=key, prefer="wait=30"
 )
@@ -48,7 +49,7 @@ check("sees the same records", told[:-1] == [event.to_dict() for event in page.i
 
 waits = start_run.sync(client=client, body=Start(agent="approve", text="go"), prefer="wait=30")
 check("meets an approval", waits.status == "suspended" and waits.waiting_for[0].kind == "approval", waits)
-inbox = list_inbox.sync(client=client, kind="approval")
+inbox = list_inbox.sync(client=client, kind=WaitingKind.APPROVAL)
 entry = next(entry for entry in inbox.items if entry.run_id == waits.run_id)
 without = Answer.from_dict({"operation": entry.operation, "answer": {"approve": {}}})
 refused = answer_run.sync(id=waits.run_id, client=client, body=without)

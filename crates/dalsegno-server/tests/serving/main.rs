@@ -1,9 +1,12 @@
 //! The server over real sockets: what it answers, what it refuses, and what no client can do.
 #![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
 
+mod changes;
 mod client;
 mod hostile;
+mod openapi;
 mod runs;
 mod streams;
 mod tenants;
+mod upkeep;
 mod world;

@@ -78,9 +78,10 @@ async fn pages_show_every_run_once_while_runs_are_added() {
     let page = acme.get("/v1/runs?limit=3").await.json();
     let next = page["next"].as_str().unwrap();
     for path in ["/v1/inbox?cursor=", "/v1/runs?agent=echo&cursor="] {
-        acme.get(&format!("{path}{next}")).await.is_problem(400, "bad_request");
+        acme.get(&format!("{path}{next}")).await.is_problem(404, "not_found");
     }
-    world.all("rival").get(&format!("/v1/runs?limit=3&cursor={next}")).await.is_problem(400, "bad_request");
+    world.all("rival").get(&format!("/v1/runs?limit=3&cursor={next}")).await.is_problem(404, "not_found");
+    acme.get("/v1/runs?cursor=x").await.is_problem(400, "bad_request");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
