@@ -5,6 +5,7 @@ mod changes;
 mod client;
 mod hostile;
 mod openapi;
+mod reference;
 mod runs;
 mod streams;
 mod tenants;
