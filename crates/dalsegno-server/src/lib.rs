@@ -32,9 +32,11 @@ mod runs;
 mod sessions;
 mod shared;
 mod sse;
+mod tls;
 mod upkeep;
 
 pub use accept::{ServeError, Server};
 pub use openapi::document as openapi;
 pub use problem::Code;
 pub use routes::{RouteInfo, routes};
+pub use tls::TlsError;

@@ -15,6 +15,7 @@ use crate::changes::Changes;
 use crate::hands::Hands;
 use crate::limits::Limits;
 use crate::problem::Problem;
+use crate::tls::Tls;
 
 /// What all requests share.
 pub(crate) struct Shared {
@@ -27,6 +28,8 @@ pub(crate) struct Shared {
     pub(crate) hands: Hands,
     pub(crate) changes: Arc<Changes>,
     pub(crate) seals: Seals,
+    /// What encrypts connections, if the server does so itself.
+    pub(crate) tls: Option<Tls>,
     /// Whether the server is stopping.
     pub(crate) stopping: watch::Receiver<bool>,
 }

@@ -9,5 +9,6 @@ mod reference;
 mod runs;
 mod streams;
 mod tenants;
+mod tls;
 mod upkeep;
 mod world;
