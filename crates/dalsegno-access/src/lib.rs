@@ -25,10 +25,12 @@ mod error;
 mod key;
 mod schema;
 mod scope;
+mod seal;
 mod store;
 
 pub use access::{Access, Reach};
 pub use error::{KeyError, OpenError, Refused};
 pub use key::{Key, KeyEntry, KeyState, NewKey};
 pub use scope::{Scope, UnknownScope};
+pub use seal::Seals;
 pub use store::KeyStore;

@@ -18,6 +18,9 @@ pub enum Scope {
     /// To start, fork and cancel runs.
     #[serde(rename = "runs:write")]
     RunsWrite,
+    /// To erase the content of runs, for ever.
+    #[serde(rename = "runs:erase")]
+    RunsErase,
     /// To answer what runs wait for, approvals included.
     #[serde(rename = "answers:write")]
     AnswersWrite,
@@ -35,6 +38,7 @@ impl Scope {
         Self::RunsList,
         Self::RunsRead,
         Self::RunsWrite,
+        Self::RunsErase,
         Self::AnswersWrite,
         Self::AgentsRead,
         Self::MetricsRead,
@@ -46,6 +50,7 @@ impl Scope {
             Self::RunsList => "runs:list",
             Self::RunsRead => "runs:read",
             Self::RunsWrite => "runs:write",
+            Self::RunsErase => "runs:erase",
             Self::AnswersWrite => "answers:write",
             Self::AgentsRead => "agents:read",
             Self::MetricsRead => "metrics:read",

@@ -10,6 +10,7 @@ use crate::access::{Access, Reach};
 use crate::error::{KeyError, OpenError, Refused};
 use crate::key::{Key, KeyEntry, KeyState, NewKey, digest, new_id, parse};
 use crate::schema;
+use crate::seal::Seals;
 
 /// How often the last use of a key is written down, in milliseconds.
 const BETWEEN_USES: u64 = 60_000;
@@ -50,6 +51,14 @@ impl KeyStore {
         let connection = schema::open(&path)?;
         let inner = Inner { connection: Mutex::new(connection), used: Mutex::default(), path };
         Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// What seals numbers for clients of the workspace, from a file beside that of the keys.
+    ///
+    /// # Errors
+    /// As for [`Seals::open`].
+    pub fn seals(&self) -> Result<Seals, OpenError> {
+        Seals::open(&self.inner.path.with_file_name("positions.key"))
     }
 
     /// Makes a key, `now` in milliseconds since the epoch. The key itself is kept nowhere.

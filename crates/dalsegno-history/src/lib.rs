@@ -28,6 +28,7 @@ mod ids;
 mod inspect;
 mod journal;
 mod kind;
+mod latest;
 mod line;
 mod lineage;
 mod progress;
@@ -53,6 +54,7 @@ pub use journal::Journal;
 #[cfg(feature = "disk")]
 pub use journal::open_store;
 pub use kind::ErrorKind;
+pub use latest::Latest;
 pub use line::Descendant;
 pub use lineage::successor;
 pub use progress::{LONGEST_BACKOFF, Progress, Situation, suspend};

@@ -73,6 +73,6 @@ pub use run::worker::{WorkerEvent, WorkerOptions, WorkerReport};
 pub use secret::{Secrets, ShortSecret};
 pub use secret_source::{SecretSource, SecretUnavailable};
 pub use servers::{ServerHealth, ServerInfo, ServerReach, ToolHealth};
-pub use tail::{Tail, Tailed};
+pub use tail::{Stretch, Tail, Tailed};
 pub use toolbox::{ClassFrom, OfferedBy, ToolInfo, ToolListing, ToolUser, ToolboxError};
 pub use trial::{Exchanged, Trial, TrialError, TrialOptions, TrialRecording};

@@ -4,7 +4,8 @@
 //! for more. So a slow reader costs nothing, and one that comes back names the last record that it has. Records that this
 //! process writes wake it at once; those of other processes are found by the version of the journal.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -12,7 +13,10 @@ use std::time::Duration;
 use dalsegno_core::{OperationId, RunId};
 use dalsegno_history::{HistoryError, Journal};
 use dalsegno_store::{Record, RunStatus, RunSummary};
+use futures::FutureExt as _;
+use futures::future::{BoxFuture, Shared};
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use crate::engine::Engine;
 
@@ -22,11 +26,38 @@ const LOOK: Duration = Duration::from_millis(50);
 /// Most records that are read at once.
 const AT_ONCE: usize = 200;
 
+/// Most pages that are kept for others who read the same, over all runs.
+const PAGES: usize = 16;
+
+/// How long a page serves others. What is erased meanwhile is shown no longer than that.
+const FRESH: Duration = Duration::from_secs(1);
+
+/// Records that were read once, for all who follow their run.
+#[derive(Debug, Clone)]
+pub struct Stretch {
+    page: Arc<[Record]>,
+    from: usize,
+}
+
+impl Deref for Stretch {
+    type Target = [Record];
+
+    fn deref(&self) -> &[Record] {
+        self.page.get(self.from..).unwrap_or_default()
+    }
+}
+
+impl PartialEq for Stretch {
+    fn eq(&self, other: &Self) -> bool {
+        self[..] == other[..]
+    }
+}
+
 /// What comes next in a run that is followed.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Tailed {
     /// Records, in their order.
-    Records(Vec<Record>),
+    Records(Stretch),
     /// A part of a model's reply that streams. Ephemeral: a later attempt of the same operation voids it, and the record of the
     /// outcome stands on its own. It comes from attempts that this process makes, and of these from such as began after
     /// the first run was followed.
@@ -57,6 +88,8 @@ pub struct Tail {
     changed: watch::Receiver<u64>,
     /// What a model says, and how much of it was handed out.
     heard: Vec<(Arc<Speech>, usize)>,
+    /// It has looked at the journal itself.
+    has_looked: bool,
     tails: Arc<Tails>,
 }
 
@@ -77,7 +110,17 @@ impl Engine {
         let tails = Arc::clone(&self.ports().tails);
         let followed = tails.follow(run, &journal);
         let changed = followed.changes.subscribe();
-        Ok(Tail { journal, run, next: from, rested: None, followed, changed, heard: Vec::new(), tails })
+        Ok(Tail {
+            journal,
+            run,
+            next: from,
+            rested: None,
+            followed,
+            changed,
+            heard: Vec::new(),
+            has_looked: false,
+            tails,
+        })
     }
 }
 
@@ -94,11 +137,10 @@ impl Tail {
     pub async fn next(&mut self) -> Result<Tailed, HistoryError> {
         loop {
             // A change from here on wakes it again.
-            self.changed.borrow_and_update();
-            let summary = self.journal.summary(self.run).await?;
+            let seen = *self.changed.borrow_and_update();
+            let summary = self.look(seen).await?;
             if summary.records > self.next {
-                let page = self.journal.store().page(self.run, self.next, AT_ONCE).await?;
-                let records = page.into_records()?;
+                let records = self.read().await?;
                 if let Some(last) = records.last() {
                     self.next = last.seq + 1;
                     let is_over = |speech: &Speech| {
@@ -121,6 +163,28 @@ impl Tail {
             // The sender is in `followed`, so that it is there.
             let _ = self.changed.changed().await;
         }
+    }
+
+    /// The run's line in the listing, as of this change at least: read once for all who follow the run.
+    async fn look(&mut self, seen: u64) -> Result<RunSummary, HistoryError> {
+        // What was written before it began to follow is no change that it would hear of.
+        if std::mem::replace(&mut self.has_looked, true)
+            && let Some(summary) = self.followed.look(self.run, seen, &self.journal).await
+        {
+            return Ok(summary);
+        }
+        self.journal.summary(self.run).await
+    }
+
+    /// The records that come next, from a page that others read or will.
+    async fn read(&self) -> Result<Stretch, HistoryError> {
+        if self.followed.inner().tails > 1
+            && let Some(stretch) = self.tails.read(self.run, self.next, &self.journal).await
+        {
+            return Ok(stretch);
+        }
+        let page = self.journal.store().page(self.run, self.next, AT_ONCE).await?;
+        Ok(Stretch { page: page.into_records()?.into(), from: 0 })
     }
 
     /// What a model has said that was not handed out yet.
@@ -151,6 +215,33 @@ pub(crate) struct Tails {
     runs: Mutex<Runs>,
     /// A run was followed: what models say is kept while they say it.
     listens: AtomicBool,
+    /// Pages that several read, the latest last.
+    pages: Mutex<VecDeque<Page>>,
+}
+
+/// Something that is read once for several. Whoever asks for it drives it, so that one who stops asking keeps it from no other.
+/// None where it cannot be read: each meets the trouble itself.
+type Once<T> = Shared<BoxFuture<'static, Option<T>>>;
+
+#[derive(Debug, Clone)]
+struct Page {
+    run: RunId,
+    from: u64,
+    at: Instant,
+    records: Once<Arc<[Record]>>,
+}
+
+impl Page {
+    /// Where a record stands in it, if it does or may.
+    fn place(&self, run: RunId, next: u64) -> Option<usize> {
+        let place = usize::try_from(next.checked_sub(self.from)?).ok()?;
+        let is_there = match self.records.peek() {
+            Some(records) => place < records.as_ref()?.len(),
+            // It is being read: what it will have is known only for its beginning.
+            None => place == 0,
+        };
+        (self.run == run && is_there).then_some(place)
+    }
 }
 
 #[derive(Debug, Default)]
@@ -166,6 +257,8 @@ struct Followed {
     /// Goes up whenever there may be something new.
     changes: watch::Sender<u64>,
     inner: Mutex<Inner>,
+    /// The run's line in the listing, with the number of changes before it was read.
+    line: Mutex<Option<(u64, Once<RunSummary>)>>,
 }
 
 #[derive(Debug, Default)]
@@ -178,13 +271,29 @@ struct Inner {
 
 impl Default for Followed {
     fn default() -> Self {
-        Self { changes: watch::Sender::new(0), inner: Mutex::default() }
+        Self { changes: watch::Sender::new(0), inner: Mutex::default(), line: Mutex::default() }
     }
 }
 
 impl Followed {
     fn inner(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn look(&self, run: RunId, seen: u64, journal: &Journal) -> Option<RunSummary> {
+        let line = {
+            let mut line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
+            match &*line {
+                Some((at, known)) if *at >= seen => known.clone(),
+                _ => {
+                    let journal = journal.clone();
+                    let read = async move { journal.summary(run).await.ok() }.boxed().shared();
+                    *line = Some((*self.changes.borrow(), read.clone()));
+                    read
+                }
+            }
+        };
+        line.await
     }
 
     fn speeches(&self) -> Vec<Arc<Speech>> {
@@ -223,6 +332,33 @@ impl Tails {
             tokio::spawn(watch(Arc::downgrade(self), journal.clone()));
         }
         followed
+    }
+
+    async fn read(&self, run: RunId, next: u64, journal: &Journal) -> Option<Stretch> {
+        let (records, from) = {
+            let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
+            let now = Instant::now();
+            pages.retain(|page| now.duration_since(page.at) < FRESH);
+            let known =
+                pages.iter().rev().find_map(|page| Some((page.records.clone(), page.place(run, next)?)));
+            match known {
+                Some(known) => known,
+                None => {
+                    let journal = journal.clone();
+                    let read = async move {
+                        let page = journal.store().page(run, next, AT_ONCE).await.ok()?;
+                        page.into_records().ok().filter(|records| !records.is_empty()).map(Into::into)
+                    };
+                    let records: Once<Arc<[Record]>> = read.boxed().shared();
+                    pages.push_back(Page { run, from: next, at: now, records: records.clone() });
+                    if pages.len() > PAGES {
+                        pages.pop_front();
+                    }
+                    (records, 0)
+                }
+            }
+        };
+        Some(Stretch { page: records.await?, from })
     }
 
     fn leave(&self, run: RunId) {

@@ -48,7 +48,7 @@ async fn records(tail: &mut Tail) -> (Vec<Record>, RunStatus) {
     let mut all = Vec::new();
     loop {
         match tail.next().await.unwrap() {
-            Tailed::Records(records) => all.extend(records),
+            Tailed::Records(records) => all.extend(records.iter().cloned()),
             Tailed::Suspended(summary) | Tailed::Ended(summary) => return (all, summary.status),
             Tailed::Delta { .. } => {}
         }

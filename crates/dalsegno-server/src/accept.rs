@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{ConnectInfo, Request};
-use dalsegno_access::KeyStore;
+use dalsegno_access::{KeyStore, Seals};
 use dalsegno_runtime::{Clock, Engine, EngineError, SystemClock, WorkerEvent, WorkerOptions, WorkerReport};
 use dalsegno_telemetry::Telemetry;
 use dalsegno_workspace::ServeSettings;
@@ -25,6 +25,7 @@ use crate::hands::Hands;
 use crate::limits::Limits;
 use crate::routes::router;
 use crate::shared::Shared;
+use crate::tls::{Tls, TlsError};
 
 /// The longest that the head of a request may take to arrive; a connection that is idle as long is closed.
 const HEADERS_WITHIN: Duration = Duration::from_secs(10);
@@ -51,7 +52,7 @@ pub enum ServeError {
         /// Why.
         source: io::Error,
     },
-    /// The address is reachable from other machines, and nothing encrypts.
+    /// The address is reachable from other machines, and nothing encrypts: neither a certificate nor a proxy.
     #[error("`{address}` is not a loopback address, and connections to this server are not encrypted")]
     NotEncrypted {
         /// The address.
@@ -63,9 +64,15 @@ pub enum ServeError {
         /// The address.
         address: SocketAddr,
     },
+    /// The certificate cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// The keys cannot be read.
     #[error(transparent)]
     Keys(#[from] dalsegno_access::KeyError),
+    /// A file beside that of the keys cannot be used.
+    #[error(transparent)]
+    Seals(#[from] dalsegno_access::OpenError),
     /// The runs cannot be performed.
     #[error(transparent)]
     Engine(#[from] EngineError),
@@ -78,6 +85,8 @@ pub struct Server {
     engine: Engine,
     keys: KeyStore,
     telemetry: Telemetry,
+    seals: Seals,
+    tls: Option<Tls>,
     settings: ServeSettings,
     clock: Arc<dyn Clock>,
 }
@@ -96,22 +105,30 @@ impl Server {
         let address = settings.address;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         if !address.ip().is_loopback() {
-            if !settings.behind_proxy {
+            if !settings.behind_proxy && settings.tls.is_none() {
                 return Err(ServeError::NotEncrypted { address });
             }
             if !keys.has_active(clock.now().as_millis())? {
                 return Err(ServeError::NoKeys { address });
             }
         }
+        let seals = keys.seals()?;
+        let root = engine.workspace().root.clone();
+        let tls = settings.tls.as_ref().map(|files| Tls::open(&root, files)).transpose()?;
         let failed = |source| ServeError::Listen { address, source };
         let listener = TcpListener::bind(address).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        Ok(Self { listener, address, engine, keys, telemetry, settings, clock })
+        Ok(Self { listener, address, engine, keys, telemetry, seals, tls, settings, clock })
     }
 
     /// Where it listens; the port that was free if none was named.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Whether it encrypts connections itself.
+    pub fn is_encrypted(&self) -> bool {
+        self.tls.is_some()
     }
 
     /// Serves, and performs runs as a worker does, until `stop` is done. Then it takes nothing new, ends streams and waits, and
@@ -125,11 +142,14 @@ impl Server {
         stop: impl Future<Output = ()>,
         tell: impl FnMut(WorkerEvent<'_>),
     ) -> Result<WorkerReport, ServeError> {
-        let Self { listener, engine, keys, telemetry, settings, clock, .. } = self;
+        let Self { listener, engine, keys, telemetry, seals, tls, settings, clock, .. } = self;
         let (stopping, stopped) = watch::channel(false);
         let shared = Arc::new(Shared {
             limits: Limits::new(&settings),
             hands: Hands::new(stopped.clone()),
+            changes: Arc::default(),
+            seals,
+            tls,
             engine: engine.clone(),
             keys,
             telemetry,
@@ -152,18 +172,22 @@ impl Server {
     }
 }
 
-/// Ends the streams of keys that were revoked or have expired.
+/// Ends the streams of keys that were revoked or have expired, and reads a certificate that has changed.
 async fn watch_keys(shared: Arc<Shared>) {
     loop {
         tokio::time::sleep(CHECK).await;
         let now = shared.now();
         shared.limits.check_streams(|key| shared.keys.is_active(key, now));
+        let shared = Arc::clone(&shared);
+        // It reads files.
+        let _ = tokio::task::spawn_blocking(move || shared.tls.as_ref().map(Tls::look)).await;
     }
 }
 
 async fn accept(listener: TcpListener, shared: Arc<Shared>, mut stopping: watch::Receiver<bool>) {
     let room = Arc::new(Semaphore::new(shared.settings.connections));
     let router = router(Arc::clone(&shared));
+    let acceptor = shared.tls.as_ref().map(Tls::acceptor);
     let graceful = GracefulShutdown::new();
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(HEADERS_WITHIN).max_buf_size(HEADERS);
@@ -192,10 +216,23 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>, mut stopping: watch:
                     request
                 });
                 let service = TowerToHyperService::new(service);
-                let connection = http.serve_connection(TokioIo::new(Box::pin(stream)), service);
+                let (http, acceptor) = (http.clone(), acceptor.clone());
+                let stream = Box::pin(stream);
                 tokio::spawn(async move {
                     // A client that goes away or is too slow has no answer, and no other is harmed.
-                    let _ = watcher.watch(connection).await;
+                    match acceptor {
+                        None => {
+                            let _ = watcher.watch(http.serve_connection(TokioIo::new(stream), service)).await;
+                        }
+                        Some(acceptor) => {
+                            let accepted =
+                                tokio::time::timeout(HEADERS_WITHIN, acceptor.accept(stream)).await;
+                            if let Ok(Ok(stream)) = accepted {
+                                let _ =
+                                    watcher.watch(http.serve_connection(TokioIo::new(stream), service)).await;
+                            }
+                        }
+                    }
                     drop(permit);
                 });
             }

@@ -8,22 +8,68 @@ use axum::extract::{Path, State};
 use axum::http::header::HeaderName;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse as _, Response};
+use dalsegno_access::Scope;
 use dalsegno_core::{Answer as Recorded, OperationId, RunId};
-use dalsegno_history::{Inspection, WaitingOperation};
+use dalsegno_history::WaitingOperation;
 use dalsegno_runtime::{EngineError, GateInput, RunEvent, RunHandle};
-use dalsegno_store::{AcquireError, Body};
-use dalsegno_wire::{Answer, Answered, Given};
-use serde_json::json;
+use dalsegno_store::{AcquireError, Body, Record};
+use dalsegno_wire::{Answer, Answered, Given, schema};
+use serde::Serialize;
+use utoipa::ToSchema;
+use utoipa_axum::routes;
 
 use crate::body;
 use crate::guard::Client;
 use crate::params;
 use crate::problem::{Code, Problem};
+use crate::routes::Route;
 use crate::shared::Shared;
 
 /// How long to wait for the journal to have an answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// What became of an answer.
+#[derive(Serialize, ToSchema)]
+#[schema(as = AnswerReceipt)]
+struct Receipt {
+    /// The run.
+    #[schema(value_type = schema::RunId)]
+    run_id: RunId,
+    /// The operation that was answered.
+    #[schema(value_type = Option<schema::OperationId>, required)]
+    operation: Option<OperationId>,
+    /// Whether the journal has it.
+    answer: Answered,
+}
+
+pub(crate) fn routes() -> Vec<Route> {
+    let problems = [Code::NotFound, Code::Conflict, Code::Invalid, Code::Erased];
+    vec![Route::of(Scope::AnswersWrite, routes!(answer)).problems(&problems)]
+}
+
+/// Answers what a run waits for.
+///
+/// An approval has to name `shown`: if the operation has changed since a person looked at it, the answer is refused. The same
+/// answer again is 200; another answer to a settled question is a conflict.
+#[utoipa::path(
+    post,
+    path = "/v1/runs/{id}/answers",
+    operation_id = "answer_run",
+    tag = "answers",
+    params(("id" = schema::RunId, Path, description = "The run.")),
+    request_body(content = Answer, example = json!({
+        "operation": "7e11cd48ed29337d467b9ac4094d91f3",
+        "shown": "9f0c2d7be1a84635",
+        "answer": { "approve": {} },
+        "by": "ada",
+    })),
+    responses(
+        (status = 200, description = "The journal has the answer.", body = Receipt, headers(
+            ("Idempotency-Replayed" = String, description = "`true` where it had the answer before."),
+        )),
+        (status = 202, description = "Another process performs the run, and records the answer next.", body = Receipt),
+    ),
+)]
 pub(crate) async fn answer(
     State(shared): State<Arc<Shared>>,
     Client(access): Client,
@@ -35,17 +81,20 @@ pub(crate) async fn answer(
     if let Some(by) = &by {
         params::name("/by", by)?;
     }
-    let inspection = shared.journal().inspect(run, None).await?;
-    let waits = match find(&inspection, operation)? {
+    let latest = shared.journal().latest(run).await?;
+    let waits = match find(&latest.waiting, operation)? {
         Some(waits) => waits,
-        // The same answer again, by a client that did not see the first one arrive.
-        None if operation.is_some_and(|operation| has_answer(&inspection, operation, &answer)) => {
-            let mut response = told(run, operation, Answered::Recorded);
-            let replayed = HeaderName::from_static("idempotency-replayed");
-            response.headers_mut().insert(replayed, HeaderValue::from_static("true"));
-            return Ok(response);
-        }
         None => {
+            if let Some(named) = operation {
+                // The same answer again, by a client that did not see the first one arrive.
+                let records = shared.journal().store().read(run, 0).await?;
+                if has_answer(&records, named, &answer) {
+                    let mut response = told(run, operation, Answered::Recorded);
+                    let replayed = HeaderName::from_static("idempotency-replayed");
+                    response.headers_mut().insert(replayed, HeaderValue::from_static("true"));
+                    return Ok(response);
+                }
+            }
             let detail = match operation {
                 Some(operation) => format!("operation {operation} of this run does not wait for an answer"),
                 None => "the run does not wait for an answer".to_owned(),
@@ -94,15 +143,15 @@ fn told(run: RunId, operation: Option<OperationId>, answer: Answered) -> Respons
         Answered::Recorded => StatusCode::OK,
         Answered::PassedOn => StatusCode::ACCEPTED,
     };
-    (status, Json(json!({ "run_id": run, "operation": operation, "answer": answer }))).into_response()
+    (status, Json(Receipt { run_id: run, operation, answer })).into_response()
 }
 
 /// The operation that is meant; none if it does not wait.
 fn find(
-    inspection: &Inspection,
+    waiting: &[WaitingOperation],
     operation: Option<OperationId>,
 ) -> Result<Option<WaitingOperation>, Problem> {
-    match (operation, inspection.waiting.as_slice()) {
+    match (operation, waiting) {
         (Some(operation), all) => Ok(all.iter().find(|one| one.operation == operation).cloned()),
         (None, []) => Ok(None),
         (None, [one]) => Ok(Some(one.clone())),
@@ -115,8 +164,8 @@ fn find(
 }
 
 /// Says whether an operation has this very answer.
-fn has_answer(inspection: &Inspection, operation: OperationId, given: &Given) -> bool {
-    let records = inspection.records.iter().rev().filter(|record| record.operation == Some(operation));
+fn has_answer(records: &[Record], operation: OperationId, given: &Given) -> bool {
+    let records = records.iter().rev().filter(|record| record.operation == Some(operation));
     let answer = records.filter_map(|record| match &record.body {
         Body::Answered { answer } => Some(answer),
         _ => None,

@@ -7,13 +7,16 @@ use axum::body::Body;
 use axum::extract::{FromRequest, Request};
 use axum::http::header::CONTENT_TYPE;
 use http_body_util::{BodyExt as _, Limited};
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, Error as _};
+use serde::{Deserialize as _, Deserializer};
 
 use crate::problem::{Code, Problem};
 use crate::shared::Shared;
 
 /// The longest that a body may take to arrive, of any size.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// Up to here every whole number has a form with a decimal point.
+const WHOLE: f64 = 9_007_199_254_740_992.0;
 /// How deep JSON may be nested.
 const DEPTH: u32 = 64;
 
@@ -65,6 +68,22 @@ async fn collect(body: Body, most: u64) -> Result<Vec<u8>, Problem> {
             Err(Problem::new(Code::BadRequest, "the body ended before it was complete", "send it again"))
         }
     }
+}
+
+/// Reads a whole number from 0. JSON has one kind of number, so that `2.0` is one as well.
+pub(crate) fn whole<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    let Some(number) = Option::<serde_json::Number>::deserialize(deserializer)? else { return Ok(None) };
+    let exact = number.as_f64().filter(|number| number.fract() == 0.0 && (0.0..WHOLE).contains(number));
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "it is whole and within the bounds"
+    )]
+    let whole = number.as_u64().or_else(|| exact.map(|number| number as u64));
+    let whole = whole.filter(|whole| *whole <= i64::MAX.cast_unsigned());
+    whole
+        .map(Some)
+        .ok_or_else(|| D::Error::custom(format!("{number} is no whole number from 0 to {}", i64::MAX)))
 }
 
 /// Reads JSON of a known form.
@@ -123,6 +142,23 @@ mod tests {
         let problem =
             collect(Body::from_stream(futures::stream::unfold((), byte)), 4 << 20).await.unwrap_err();
         assert_eq!(problem.document()["code"], "too_slow");
+    }
+
+    #[test]
+    fn a_whole_number_is_one_with_a_decimal_point_as_well() {
+        let read = |text: &str| whole(&mut serde_json::Deserializer::from_str(text)).ok();
+        for (text, expected) in [
+            ("null", None),
+            ("7", Some(7)),
+            ("7.0", Some(7)),
+            ("0", Some(0)),
+            ("9223372036854775807", Some(i64::MAX as u64)),
+        ] {
+            assert_eq!(read(text), Some(expected), "{text}");
+        }
+        for wrong in ["7.5", "-1", "-1.0", "9223372036854775808", "1e300", "\"7\"", "true"] {
+            assert_eq!(read(wrong), None, "{wrong}");
+        }
     }
 
     #[test]

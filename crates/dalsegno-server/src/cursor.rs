@@ -6,6 +6,11 @@ use data_encoding::BASE64URL_NOPAD;
 /// The bytes of the digest of a listing.
 const LIST: usize = 8;
 
+/// Says whether a text has the form of a cursor.
+pub(crate) fn is_one(cursor: &str) -> bool {
+    BASE64URL_NOPAD.decode(cursor.as_bytes()).is_ok_and(|bytes| bytes.len() == LIST + 16)
+}
+
 /// What tells one listing from another: its name, its filters, and whose runs it shows.
 pub(crate) struct List([u8; LIST]);
 
@@ -43,6 +48,7 @@ mod tests {
         let run = RunId::from_bytes([7; 16]);
         let (one, other) = (List::of("runs", &["a"]), List::of("runs", &["b"]));
         let cursor = one.after(run);
+        assert!(is_one(&cursor) && !is_one("x") && cursor.len() == 32);
         assert_eq!(one.read(&cursor), Some(run));
         assert_eq!(other.read(&cursor), None);
         assert_eq!(List::of("inbox", &["a"]).read(&cursor), None);

@@ -8,33 +8,72 @@ use axum::http::HeaderMap;
 use axum::response::Response;
 use dalsegno_access::Scope;
 use dalsegno_core::OperationId;
-use dalsegno_runtime::ForkOptions;
+use dalsegno_history::{FoldError, HistoryError};
+use dalsegno_runtime::{EngineError, ForkOptions};
+use dalsegno_wire::schema;
 use serde::Deserialize;
 use serde_json::Value;
+use utoipa::ToSchema;
+use utoipa_axum::routes;
 
 use crate::body;
 use crate::guard::Client;
 use crate::params;
-use crate::problem::Problem;
-use crate::runs::begun;
+use crate::problem::{Code, Problem};
+use crate::routes::Route;
+use crate::runs::{Beginning, begun};
 use crate::shared::Shared;
 
-#[derive(Deserialize)]
+/// Where a run is forked, and what differs.
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = Fork)]
 pub(crate) struct ForkBody {
-    /// The step that is asked for anew.
-    #[serde(default)]
+    /// The step that is asked for anew; without it, the one after the replaced outcomes, or else the last one.
+    #[serde(default, deserialize_with = "body::whole")]
+    #[schema(minimum = 1)]
     at: Option<u64>,
     /// Outcomes by operation, in place of those that the run had.
     #[serde(default)]
+    #[schema(schema_with = outcomes)]
     set: BTreeMap<OperationId, Value>,
+    /// Another model of `dalsegno.toml`.
     #[serde(default)]
     model: Option<String>,
-    /// Effects that may not be repeated happen without a question.
+    /// Effects that may not be repeated happen without a question. It needs the scope `answers:write`.
     #[serde(default)]
     live_effects: bool,
 }
 
+fn outcomes() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
+    schema::by_operation(
+        "Outcomes by operation, in place of those that the run had. It needs the scope `answers:write`.",
+    )
+}
+
+pub(crate) fn routes() -> Vec<Route> {
+    let problems = [Code::NotFound, Code::Conflict, Code::Erased];
+    vec![Route::of(Scope::RunsWrite, routes!(fork)).problems(&problems)]
+}
+
+/// Starts a run from a step of another one.
+///
+/// The new run shares the records before that step. A fork that is sent twice is two forks.
+#[utoipa::path(
+    post,
+    path = "/v1/runs/{id}/fork",
+    operation_id = "fork_run",
+    tag = "runs",
+    params(
+        ("id" = schema::RunId, Path, description = "The run."),
+        ("Prefer" = Option<String>, Header, description = "`wait=30` waits up to 30 seconds until the new run ends or is suspended; at most 60."),
+    ),
+    request_body(content = ForkBody, example = json!({ "at": 2 })),
+    responses((status = 201, description = "The new run.", body = Beginning, headers(
+        ("Location" = String, description = "The address of the new run."),
+        ("Preference-Applied" = String, description = "The `Prefer` that was followed."),
+    ))),
+)]
 pub(crate) async fn fork(
     State(shared): State<Arc<Shared>>,
     Client(access): Client,
@@ -56,14 +95,25 @@ pub(crate) async fn fork(
     if (live_effects || !set.is_empty()) && !access.may(Scope::AnswersWrite) {
         return Err(Problem::forbidden(Scope::AnswersWrite));
     }
-    if at.is_none() && set.is_empty() {
-        let message = "is missing: name the step that is asked for anew";
-        return Err(Problem::parameter("at", message, "send `at` with a step, or `set` with outcomes"));
-    }
+    let at = match at {
+        None if set.is_empty() => Some(shared.journal().latest(run).await?.state.step().max(1)),
+        at => at,
+    };
     let options = ForkOptions { at, set: set.into_iter().collect(), config: None, model, live_effects };
     let own = Arc::clone(&shared);
     let forked = async move {
-        let handle = own.engine.fork(run, options).await?;
+        let handle = match own.engine.fork(run, options).await {
+            // The run was not through with the steps before: nothing was begun.
+            Err(EngineError::History(HistoryError::Fold(FoldError::Fork { source, .. }))) => {
+                let help = "fork it at an earlier step; `GET /v1/runs/{id}/events` has them";
+                return Err(Problem::new(
+                    Code::Conflict,
+                    format!("the run cannot be forked there: {source}"),
+                    help,
+                ));
+            }
+            handle => handle?,
+        };
         let run = handle.run();
         own.hands.hold(handle);
         Ok(run)

@@ -5,18 +5,45 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
+use dalsegno_access::Scope;
 use dalsegno_telemetry::Metrics;
+use utoipa_axum::routes;
 
 use crate::guard::Client;
 use crate::problem::{Code, Problem};
+use crate::routes::Route;
 use crate::shared::Shared;
 
-/// The process answers.
+pub(crate) fn routes() -> Vec<Route> {
+    vec![
+        Route::open(routes!(live)),
+        Route::open(routes!(ready)).problems(&[Code::Unavailable]),
+        Route::of(Scope::MetricsRead, routes!(metrics)),
+    ]
+}
+
+/// Says that the process answers.
+#[utoipa::path(
+    get,
+    path = "/livez",
+    operation_id = "live",
+    tag = "server",
+    responses((status = 200, description = "It does.", body = String, content_type = "text/plain")),
+)]
 pub(crate) async fn live() -> &'static str {
     "ok\n"
 }
 
-/// The process takes work: the journal can be read, and the server is not stopping.
+/// Says whether the process takes work.
+///
+/// It does if the journal can be read and the server is not stopping.
+#[utoipa::path(
+    get,
+    path = "/readyz",
+    operation_id = "ready",
+    tag = "server",
+    responses((status = 200, description = "It does.", body = String, content_type = "text/plain")),
+)]
 pub(crate) async fn ready(State(shared): State<Arc<Shared>>) -> Result<&'static str, Problem> {
     if shared.is_stopping() {
         return Err(Problem::stopping());
@@ -25,7 +52,16 @@ pub(crate) async fn ready(State(shared): State<Arc<Shared>>) -> Result<&'static 
     Ok("ok\n")
 }
 
-/// What the process counts, for Prometheus. It is of all tenants.
+/// Reads what the process counts.
+///
+/// For Prometheus, in the format of OpenMetrics. It is of all tenants, so it needs a key of all tenants.
+#[utoipa::path(
+    get,
+    path = "/metrics",
+    operation_id = "metrics",
+    tag = "server",
+    responses((status = 200, description = "The metrics.", body = String, content_type = "application/openmetrics-text")),
+)]
 pub(crate) async fn metrics(
     State(shared): State<Arc<Shared>>,
     Client(access): Client,

@@ -2,49 +2,85 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::State;
+use axum::http::Uri;
+use axum::response::Response;
+use dalsegno_access::Scope;
 use dalsegno_store::{RunFilter, RunStatus, Waiting as Kind};
 use dalsegno_wire::Waiting;
+use dalsegno_wire::schema;
 use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::routes;
 
 use crate::cursor::List;
 use crate::guard::Client;
-use crate::listing::{Page, begin, cut, page, tenant_filter};
+use crate::link;
+use crate::listing::{Page, begin, cut, formed, page, tenant_filter};
 use crate::params::Params;
-use crate::problem::Problem;
+use crate::problem::{Code, Problem};
+use crate::routes::Route;
 use crate::shared::Shared;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub(crate) struct Query {
-    /// What is waited for: `approval`, `input`, `in_doubt` or `secret`.
+    /// Only what waits for this.
+    #[param(value_type = Option<schema::WaitingKind>)]
     kind: Option<Kind>,
+    /// Only runs of this agent.
     agent: Option<String>,
+    /// Only runs of this tenant.
     tenant: Option<String>,
+    /// The most runs of a page; 50 without it.
+    #[param(minimum = 1, maximum = 200)]
     limit: Option<u32>,
+    /// The `next` of the page before.
+    #[param(pattern = "^[A-Za-z0-9_-]{32}$")]
     cursor: Option<String>,
 }
 
 /// What a run waits for.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = InboxEntry)]
 pub(crate) struct Entry {
+    /// The agent of the run.
     agent: String,
+    /// The tenant of the run.
     tenant: String,
     #[serde(flatten)]
     waiting: Waiting,
 }
 
-/// Lists the operations that wait for a person, those of the newest run first. A page has those of so many runs.
+pub(crate) fn routes() -> Vec<Route> {
+    vec![Route::of(Scope::RunsRead, routes!(list)).problems(&[Code::NotFound])]
+}
+
+/// Lists what waits for people, over all runs.
+///
+/// That of the newest run first. A page has what so many runs wait for.
+#[utoipa::path(
+    get,
+    path = "/v1/inbox",
+    operation_id = "list_inbox",
+    tag = "answers",
+    params(Query),
+    responses((status = 200, description = "A page.", body = Page<Entry>, headers(
+            ("Link" = String, description = "The address of the next page, with `rel=\"next\"`."),
+        ))),
+)]
 pub(crate) async fn list(
     State(shared): State<Arc<Shared>>,
     Client(access): Client,
+    uri: Uri,
     Params(query): Params<Query>,
-) -> Result<Json<Page<Entry>>, Problem> {
+) -> Result<Response, Problem> {
     let Query { kind, agent, tenant, limit, cursor } = query;
     let list = List::of("inbox", &serde_json::json!([access.tenant(), kind, agent, tenant]));
     let limit = page(limit)?;
-    let nothing = || Ok(Json(Page { items: Vec::new(), next: None }));
+    formed(cursor.as_deref())?;
+    let nothing = || Ok(link::page(&uri, &Page::<Entry> { items: Vec::new(), next: None }, None));
     let Some(tenant) = tenant_filter(&access, tenant) else { return nothing() };
     let Ok(agent) = agent.map(|agent| agent.parse()).transpose() else { return nothing() };
     let filter = RunFilter {
@@ -63,8 +99,8 @@ pub(crate) async fn list(
     let mut items = Vec::new();
     for run in &found {
         // One that cannot be read must not hide the others.
-        let Ok(inspection) = shared.journal().inspect(run.run, None).await else { continue };
-        let own = inspection.waiting.iter().filter(|one| one.run == run.run);
+        let Ok(latest) = shared.journal().latest(run.run).await else { continue };
+        let own = latest.waiting.iter().filter(|one| one.run == run.run);
         let meant = own.filter(|one| kind.is_none_or(|kind| one.kind() == kind.as_str()));
         items.extend(meant.map(|one| Entry {
             agent: run.agent.to_string(),
@@ -72,5 +108,6 @@ pub(crate) async fn list(
             waiting: Waiting::of(one),
         }));
     }
-    Ok(Json(Page { items, next }))
+    let page = Page { items, next };
+    Ok(link::page(&uri, &page, page.next.as_deref().map(|next| ("cursor", next))))
 }

@@ -4,10 +4,16 @@
 //! [`Engine`](dalsegno_runtime::Engine). Each request has an [`Access`](dalsegno_access::Access) from a checked key, or is
 //! refused; what belongs to another tenant is answered as what does not exist.
 
+#![allow(
+    unused_qualifications,
+    reason = "the macros of utoipa write them, with the places of what they were given"
+)]
+
 mod accept;
 mod agents;
 mod answers;
 mod body;
+mod changes;
 mod cursor;
 mod events;
 mod fork;
@@ -16,14 +22,21 @@ mod hands;
 mod health;
 mod inbox;
 mod limits;
+mod link;
 mod listing;
+mod openapi;
 mod params;
 mod problem;
 mod routes;
 mod runs;
+mod sessions;
 mod shared;
 mod sse;
+mod tls;
+mod upkeep;
 
 pub use accept::{ServeError, Server};
+pub use openapi::document as openapi;
 pub use problem::Code;
 pub use routes::{RouteInfo, routes};
+pub use tls::TlsError;

@@ -110,6 +110,11 @@ pub(crate) struct OpenStream {
 }
 
 impl OpenStream {
+    /// Says whether its key is no longer good.
+    pub(crate) fn is_over(&self) -> bool {
+        *self.is_over.borrow()
+    }
+
     /// Returns when its key is no longer good.
     pub(crate) async fn over(&mut self) {
         // The sender is there as long as a stream of the key is.

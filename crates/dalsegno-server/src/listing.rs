@@ -2,64 +2,156 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::State;
+use axum::http::{HeaderMap, Uri};
+use axum::response::Response;
 use dalsegno_access::{Access, Scope};
 use dalsegno_core::RunId;
 use dalsegno_store::{RunFilter, RunStatus, RunSummary, Waiting};
-use dalsegno_wire::Listed;
+use dalsegno_wire::{Listed, schema};
 use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::routes;
 
-use crate::cursor::List;
+use crate::changes;
+use crate::cursor::{self, List};
 use crate::guard::Client;
+use crate::link;
 use crate::params::Params;
-use crate::problem::Problem;
+use crate::problem::{Code, Problem};
+use crate::routes::Route;
 use crate::shared::Shared;
+use crate::sse;
 
 /// Most entries of a page.
 const PAGE_MAX: u32 = 200;
 /// The entries of a page, unless a client says otherwise.
 const PAGE: u32 = 50;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub(crate) struct Query {
+    /// Only runs of this agent.
     agent: Option<String>,
+    /// Only runs that stand so.
+    #[param(value_type = Option<schema::RunStatus>)]
     status: Option<RunStatus>,
+    /// Only runs that wait for this.
+    #[param(value_type = Option<schema::WaitingKind>)]
     waiting: Option<Waiting>,
+    /// Only runs of this session.
     session: Option<String>,
+    /// Only runs of this tenant.
     tenant: Option<String>,
+    /// Only runs that this run started.
+    #[param(value_type = Option<schema::RunId>)]
     parent: Option<String>,
     /// Only runs that no other run started.
     root: Option<bool>,
+    /// The most entries of a page; 50 without it.
+    #[param(minimum = 1, maximum = 200)]
     limit: Option<u32>,
+    /// The `next` of the page before.
+    #[param(pattern = "^[A-Za-z0-9_-]{32}$")]
     cursor: Option<String>,
+    /// For a stream: the `changes` of a page or the id of an event, after which to begin; without it, it begins now.
+    #[param(pattern = "^[A-Za-z0-9_-]{32}$")]
+    after: Option<String>,
 }
 
 /// A page of a listing.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub(crate) struct Page<T> {
+    /// The entries.
     pub(crate) items: Vec<T>,
     /// The cursor of the next page; none on the last one.
+    #[schema(required)]
     pub(crate) next: Option<String>,
 }
 
+/// A page of runs.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct RunPage {
+    #[serde(flatten)]
+    page: Page<Listed>,
+    /// The place among all changes at which the page was read: what to give a stream as `after`.
+    changes: String,
+}
+
+pub(crate) fn routes() -> Vec<Route> {
+    // The run that `parent` names may not be there.
+    vec![Route::of(Scope::RunsList, routes!(list)).problems(&[Code::NotFound])]
+}
+
+/// Lists runs, as pages or as a stream of those that change.
+///
+/// The newest first. Runs that are added meanwhile change no page. What a run was asked and what it used is shown to keys that
+/// may also read runs.
+///
+/// With `Accept: text/event-stream` it is a stream of server-sent events: a `run` with the entry of each run whose status
+/// changes and which matches, as it is then. Its id says how far the stream is and means nothing else; a client that sends it as
+/// `Last-Event-ID` misses no change. `error` closes the stream when the journal cannot be read; its data is a `Problem`.
+#[utoipa::path(
+    get,
+    path = "/v1/runs",
+    operation_id = "list_runs",
+    tag = "runs",
+    params(
+        Query,
+        ("Last-Event-ID" = Option<String>, Header, description = "For a stream: the id of the last event that the client has. It stands above `after`."),
+    ),
+    responses(
+        (status = 200, description = "A page, or the stream.", content((RunPage = "application/json"), (String = "text/event-stream")), headers(
+            ("Link" = String, description = "The address of the next page, with `rel=\"next\"`."),
+        )),
+    ),
+)]
 pub(crate) async fn list(
     State(shared): State<Arc<Shared>>,
     Client(access): Client,
+    uri: Uri,
+    headers: HeaderMap,
     Params(query): Params<Query>,
-) -> Result<Json<Page<Listed>>, Problem> {
-    let Query { agent, status, waiting, session, tenant, parent, root, limit, cursor } = query;
+) -> Result<Response, Problem> {
+    let Query { agent, status, waiting, session, tenant, parent, root, limit, cursor, after } = query;
     let facts = serde_json::json!([access.tenant(), agent, status, waiting, session, tenant, parent, root]);
     let list = List::of("runs", &facts);
     let limit = page(limit)?;
-    let nothing = || Ok(Json(Page { items: Vec::new(), next: None }));
-    let Some(tenant) = tenant_filter(&access, tenant) else { return nothing() };
-    let Ok(agent) = agent.map(|agent| agent.parse()).transpose() else { return nothing() };
+    formed(cursor.as_deref())?;
+    if let Some(after) = &after {
+        changes::form("after", after)?;
+    }
+    // Before the page: a change in between is in both.
+    let changes = changes::now(&shared).await?;
+    let is_stream = sse::is_wanted(&headers)?;
+    let after = if is_stream { changes::place(&shared, &headers, after.as_deref())? } else { None };
+    let known = tenant_filter(&access, tenant).zip(agent.map(|agent| agent.parse()).transpose().ok());
+    let Some((tenant, agent)) = known else {
+        // Nothing matches, and nothing will.
+        if is_stream {
+            return changes::stream(shared, access, after, |_| false).await;
+        }
+        let nothing = RunPage { page: Page { items: Vec::new(), next: None }, changes };
+        return Ok(link::page(&uri, &nothing, None));
+    };
     let parent = match parent {
         Some(parent) => Some(shared.run(&access, &parent).await?.run),
         None => None,
     };
+    let roots_only = root.unwrap_or(false);
+    if is_stream {
+        let matches = move |run: &RunSummary| {
+            agent.as_ref().is_none_or(|agent| run.agent == *agent)
+                && status.is_none_or(|status| run.status == status)
+                && waiting.is_none_or(|kind| run.foreign.is_none() && run.waiting.contains(&kind))
+                && session.as_ref().is_none_or(|session| run.session == *session)
+                && tenant.as_ref().is_none_or(|tenant| run.tenant == *tenant)
+                && parent.is_none_or(|parent| run.parent == Some(parent))
+                && !(roots_only && run.parent.is_some())
+        };
+        return changes::stream(shared, access, after, matches).await;
+    }
     let filter = RunFilter {
         agent,
         status,
@@ -67,7 +159,7 @@ pub(crate) async fn list(
         tenant,
         session,
         parent,
-        roots_only: root.unwrap_or(false),
+        roots_only,
         // What a foreign run waits for cannot be answered here.
         foreign: waiting.map(|_| false),
         after: begin(&shared, &access, &list, cursor).await?,
@@ -78,19 +170,26 @@ pub(crate) async fn list(
     let next = cut(&list, &mut found, limit);
     let mut items = Vec::with_capacity(found.len());
     for run in &found {
-        let is_interrupted =
-            run.status == RunStatus::Running && run.foreign.is_none() && !shared.journal().is_performed(run);
-        // What it was asked is content. That of an erased or damaged run cannot be read, and the rest of its line can.
-        let (asked, usage) = match access.may(Scope::RunsRead) {
-            true => (
-                shared.journal().asked(run.run).await.ok().map(|request| request.text),
-                shared.journal().recorded_usage(run).await.ok().flatten(),
-            ),
-            false => (None, None),
-        };
-        items.push(Listed::of(run, asked.as_deref(), is_interrupted, usage));
+        items.push(listed(&shared, &access, run).await);
     }
-    Ok(Json(Page { items, next }))
+    let page = RunPage { page: Page { items, next }, changes };
+    let next = page.page.next.as_deref().map(|next| ("cursor", next));
+    Ok(link::page(&uri, &page, next))
+}
+
+/// The line of a run as far as a client may see it.
+pub(crate) async fn listed(shared: &Shared, access: &Access, run: &RunSummary) -> Listed {
+    let is_interrupted =
+        run.status == RunStatus::Running && run.foreign.is_none() && !shared.journal().is_performed(run);
+    // What it was asked is content. That of an erased or damaged run cannot be read, and the rest of its line can.
+    let (asked, usage) = match access.may(Scope::RunsRead) {
+        true => (
+            shared.journal().asked(run.run).await.ok().map(|request| request.text),
+            shared.journal().recorded_usage(run).await.ok().flatten(),
+        ),
+        false => (None, None),
+    };
+    Listed::of(run, asked.as_deref(), is_interrupted, usage)
 }
 
 /// The number of entries of a page.
@@ -121,12 +220,25 @@ pub(crate) async fn begin(
     cursor: Option<String>,
 ) -> Result<Option<RunId>, Problem> {
     let Some(cursor) = cursor else { return Ok(None) };
-    let help = "begin the listing again, without a cursor, and keep its other parameters from page to page";
-    let wrong = || Problem::parameter("cursor", "is of another listing, or of none", help);
+    let wrong = || {
+        let message = "is of another listing, or of none";
+        Problem::new(Code::NotFound, format!("`cursor` {message}"), HELP).at("cursor", message)
+    };
     let run = list.read(&cursor).ok_or_else(wrong)?;
     // It says nothing of runs that are out of reach: neither that they are there nor when they began.
     shared.run(access, &run.to_string()).await.map_err(|_| wrong())?;
     Ok(Some(run))
+}
+
+const HELP: &str =
+    "begin the listing again, without a cursor, and keep its other parameters from page to page";
+
+/// Refuses what has not the form of a cursor.
+pub(crate) fn formed(cursor: Option<&str>) -> Result<(), Problem> {
+    match cursor {
+        Some(cursor) if !cursor::is_one(cursor) => Err(Problem::parameter("cursor", "is no cursor", HELP)),
+        _ => Ok(()),
+    }
 }
 
 /// Cuts what was read one entry too far, and says where the next page begins.

@@ -11,7 +11,7 @@ use crate::problem::{Code, Problem};
 
 /// The longest that a request may wait, in seconds.
 const WAIT_MAX: u64 = 60;
-/// The longest name of a session, an agent, or a person, in bytes.
+/// The longest name of a session, an agent, or a person, in characters.
 const NAME_MAX: usize = 256;
 
 /// The parameters after `?`. One that is not known is refused.
@@ -72,10 +72,10 @@ pub(crate) fn wait(text: &str, name: &str) -> Result<Duration, Problem> {
 
 /// Checks a name that is written down.
 pub(crate) fn name(pointer: &str, name: &str) -> Result<(), Problem> {
-    if (1..=NAME_MAX).contains(&name.len()) && !name.chars().any(char::is_control) {
+    if (1..=NAME_MAX).contains(&name.chars().count()) && !name.chars().any(char::is_control) {
         return Ok(());
     }
-    let message = format!("is no name: expected 1 to {NAME_MAX} bytes without control characters");
+    let message = format!("is no name: expected 1 to {NAME_MAX} characters without control characters");
     let problem = Problem::new(Code::Invalid, format!("`{pointer}` {message}"), "choose another name");
     Err(problem.at(pointer, message))
 }

@@ -1,5 +1,7 @@
 //! Errors as clients read them: RFC 9457.
 
+use std::borrow::Cow;
+
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -8,6 +10,9 @@ use dalsegno_history::{ErrorKind, HistoryError};
 use dalsegno_runtime::EngineError;
 use dalsegno_store::{CreateError, ReadError};
 use serde::Serialize;
+use utoipa::openapi::schema::{ObjectBuilder, Type};
+use utoipa::openapi::{RefOr, Schema};
+use utoipa::{PartialSchema, ToSchema};
 
 /// The stable name of an error. Each one has a page in the book.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,7 +82,7 @@ impl Code {
         }
     }
 
-    const fn title(self) -> &'static str {
+    pub(crate) const fn title(self) -> &'static str {
         match self {
             Self::BadRequest => "The request is not understood",
             Self::Unauthenticated => "A good access key is missing",
@@ -95,7 +100,7 @@ impl Code {
         }
     }
 
-    const fn status(self) -> StatusCode {
+    pub(crate) const fn status(self) -> StatusCode {
         match self {
             Self::BadRequest => StatusCode::BAD_REQUEST,
             Self::Unauthenticated => StatusCode::UNAUTHORIZED,
@@ -125,11 +130,52 @@ pub(crate) struct Problem {
 }
 
 /// Something in the request that is wrong.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, Serialize, ToSchema)]
 pub(crate) struct Violation {
     /// A JSON pointer into the body, or the name of a parameter or header.
     pub(crate) pointer: String,
+    /// What is wrong there.
     pub(crate) message: String,
+}
+
+impl PartialSchema for Code {
+    fn schema() -> RefOr<Schema> {
+        ObjectBuilder::new()
+            .schema_type(Type::String)
+            .enum_values(Some(Self::ALL.iter().map(|code| code.as_str())))
+            .description(Some("The stable name of a problem."))
+            .into()
+    }
+}
+
+impl ToSchema for Code {
+    fn name() -> Cow<'static, str> {
+        Cow::Borrowed("ProblemCode")
+    }
+}
+
+/// A problem as RFC 9457 describes it.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Problem)]
+pub(crate) struct Document {
+    /// The page of the code in the book, as a relative reference.
+    #[schema(examples("/errors/not_found"))]
+    r#type: String,
+    /// The code in words.
+    title: &'static str,
+    /// The status of the answer.
+    #[schema(minimum = 400, maximum = 599)]
+    status: u16,
+    /// The stable name of the problem.
+    #[schema(value_type = Code)]
+    code: &'static str,
+    /// What was wrong with this request.
+    detail: String,
+    /// What to do next.
+    help: String,
+    /// Each place that is wrong.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    violations: Vec<Violation>,
 }
 
 impl Problem {
@@ -224,19 +270,17 @@ fn chain(error: &dyn std::error::Error) -> String {
 impl Problem {
     /// The problem as JSON.
     pub(crate) fn document(&self) -> serde_json::Value {
-        let Self { code, status, detail, help, violations, .. } = self;
-        let mut document = serde_json::json!({
-            "type": format!("/errors/{}", code.as_str()),
-            "title": code.title(),
-            "status": status.as_u16(),
-            "code": code.as_str(),
-            "detail": detail,
-            "help": help,
-        });
-        if !violations.is_empty() {
-            document["violations"] = serde_json::json!(violations);
-        }
-        document
+        let document = Document {
+            r#type: format!("/errors/{}", self.code.as_str()),
+            title: self.code.title(),
+            status: self.status.as_u16(),
+            code: self.code.as_str(),
+            detail: self.detail.clone(),
+            help: self.help.clone(),
+            violations: self.violations.clone(),
+        };
+        // It is texts and a number, which always have a JSON form.
+        serde_json::to_value(document).unwrap_or_default()
     }
 }
 
@@ -275,8 +319,15 @@ impl From<HistoryError> for Problem {
         match (&error, error.kind()) {
             (HistoryError::Read(ReadError::Erased { .. }), _) => erased(),
             (HistoryError::Read(ReadError::UnknownRun { .. }), _) => Self::no_run(),
+            // It depends on the run: it has no such step or operation.
             (HistoryError::Fork { .. }, _) => {
-                Self::new(Code::Invalid, error.to_string(), "see the steps in `GET /v1/runs/{id}/events`")
+                Self::new(Code::Conflict, error.to_string(), "see the steps in `GET /v1/runs/{id}/events`")
+            }
+            (_, ErrorKind::Invalid) => {
+                Self::new(Code::Invalid, error.to_string(), "correct the request, and send it again")
+            }
+            (_, ErrorKind::Conflict) => {
+                Self::new(Code::Conflict, error.to_string(), "look at the run with `GET /v1/runs/{id}`")
             }
             (_, kind) => Self::internal(kind, &error),
         }
@@ -308,8 +359,8 @@ impl From<EngineError> for Problem {
             ),
             // A tenant learns nothing of others.
             EngineError::Tenant(_) => Self::new(
-                Code::Invalid,
-                "the tenant of the run is not one that can be used",
+                Code::NotFound,
+                "there is no tenant of this name that can be used",
                 "check its name and its file with `dalsegno check`",
             ),
             error => match error.kind() {

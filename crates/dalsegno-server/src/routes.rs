@@ -1,4 +1,4 @@
-//! The addresses of the server, each with the scope that it needs.
+//! The addresses of the server, each with the scope that it needs. Each file of handlers lists its own.
 
 use std::sync::Arc;
 
@@ -7,61 +7,104 @@ use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::Response;
-use axum::routing::{MethodRouter, get, post};
 use dalsegno_access::Scope;
+use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter, UtoipaMethodRouterExt as _};
 
 use crate::problem::{Code, Problem};
 use crate::shared::Shared;
-use crate::{agents, answers, events, fork, guard, health, inbox, listing, runs};
+use crate::{agents, answers, events, fork, guard, health, inbox, listing, openapi, runs, sessions, upkeep};
 
 /// One address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RouteInfo {
     /// The method.
-    pub method: &'static str,
+    pub method: String,
     /// The path, with `{…}` for what changes.
-    pub path: &'static str,
+    pub path: String,
     /// The scope that a key needs; none where no key is needed.
     pub scope: Option<Scope>,
 }
 
-type Handler = MethodRouter<Arc<Shared>>;
+/// A handler with its documentation, which has its method and path.
+pub(crate) struct Route {
+    pub(crate) info: RouteInfo,
+    /// The problems that it answers with, besides those of the guards and of the reading of bodies.
+    pub(crate) problems: Vec<Code>,
+    pub(crate) documented: UtoipaMethodRouter<Arc<Shared>>,
+}
 
-fn table() -> Vec<(&'static str, &'static str, Option<Scope>, Handler)> {
-    vec![
-        ("GET", "/v1/runs", Some(Scope::RunsList), get(listing::list)),
-        ("POST", "/v1/runs", Some(Scope::RunsWrite), post(runs::start)),
-        ("GET", "/v1/runs/{id}", Some(Scope::RunsRead), get(runs::show)),
-        ("GET", "/v1/runs/{id}/events", Some(Scope::RunsRead), get(events::events)),
-        ("POST", "/v1/runs/{id}/answers", Some(Scope::AnswersWrite), post(answers::answer)),
-        ("POST", "/v1/runs/{id}/cancel", Some(Scope::RunsWrite), post(runs::cancel)),
-        ("POST", "/v1/runs/{id}/fork", Some(Scope::RunsWrite), post(fork::fork)),
-        ("GET", "/v1/inbox", Some(Scope::RunsRead), get(inbox::list)),
-        ("GET", "/v1/agents", Some(Scope::AgentsRead), get(agents::list)),
-        ("GET", "/metrics", Some(Scope::MetricsRead), get(health::metrics)),
-        ("GET", "/livez", None, get(health::live)),
-        ("GET", "/readyz", None, get(health::ready)),
+impl Route {
+    /// A route for keys with a scope: `Route::of(Scope::RunsRead, routes!(handler))`.
+    pub(crate) fn of(scope: Scope, documented: UtoipaMethodRouter<Arc<Shared>>) -> Self {
+        let open = Self::open(documented);
+        Self { info: RouteInfo { scope: Some(scope), ..open.info }, ..open }
+    }
+
+    /// A route that needs no key.
+    pub(crate) fn open(documented: UtoipaMethodRouter<Arc<Shared>>) -> Self {
+        let (path, method) = place(&documented);
+        Self { info: RouteInfo { method, path, scope: None }, problems: Vec::new(), documented }
+    }
+
+    /// The same with problems of its own.
+    pub(crate) fn problems(self, problems: &[Code]) -> Self {
+        Self { problems: problems.to_vec(), ..self }
+    }
+}
+
+/// The path and the method of the one operation of a handler.
+fn place(documented: &UtoipaMethodRouter<Arc<Shared>>) -> (String, String) {
+    let Some((path, item)) = documented.1.paths.iter().next() else { return Default::default() };
+    let methods = [
+        ("GET", &item.get),
+        ("PUT", &item.put),
+        ("POST", &item.post),
+        ("PATCH", &item.patch),
+        ("DELETE", &item.delete),
+    ];
+    let method = methods.into_iter().find(|(_, operation)| operation.is_some()).map_or("", |(name, _)| name);
+    (path.clone(), method.to_owned())
+}
+
+/// Every route, in the order of the documentation.
+pub(crate) fn table() -> Vec<Route> {
+    [
+        listing::routes(),
+        runs::routes(),
+        events::routes(),
+        answers::routes(),
+        fork::routes(),
+        upkeep::routes(),
+        sessions::routes(),
+        inbox::routes(),
+        agents::routes(),
+        health::routes(),
+        openapi::routes(),
     ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 /// Every address of the server.
 pub fn routes() -> Vec<RouteInfo> {
-    table().into_iter().map(|(method, path, scope, _)| RouteInfo { method, path, scope }).collect()
+    table().into_iter().map(|route| route.info).collect()
 }
 
 /// The handlers of all addresses, behind what guards them.
 pub(crate) fn router(shared: Arc<Shared>) -> Router {
-    let mut router = Router::new();
-    for (_, path, scope, handler) in table() {
-        let handler = match scope {
+    let mut all = OpenApiRouter::default();
+    for Route { info, documented, .. } in table() {
+        let documented = match info.scope {
             Some(scope) => {
-                handler.route_layer(from_fn_with_state((Arc::clone(&shared), scope), guard::scope))
+                let guard = from_fn_with_state((Arc::clone(&shared), scope), guard::scope);
+                documented.map(|handler| handler.route_layer(guard))
             }
-            None => handler,
+            None => documented,
         };
-        router = router.route(path, handler);
+        all = all.routes(documented);
     }
-    router
+    Router::from(all)
         .fallback(unknown)
         .method_not_allowed_fallback(other_method)
         .layer(from_fn_with_state(Arc::clone(&shared), guard::host))

@@ -12,49 +12,152 @@ use dalsegno_access::{Access, Scope};
 use dalsegno_core::{AgentName, AgentRequest, RunId};
 use dalsegno_runtime::{Cancelled, EngineError, StartOptions, Tailed};
 use dalsegno_store::RunStatus;
-use dalsegno_wire::{ErasedRun, Lineage, Standing};
+use dalsegno_wire::{ErasedRun, Lineage, Standing, schema};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::routes;
 
 use crate::body;
 use crate::guard::Client;
 use crate::params::{self, Params};
 use crate::problem::{Code, Problem};
+use crate::routes::Route;
 use crate::shared::Shared;
 
 /// What a run is started with.
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Start {
+    /// The name of the agent.
+    #[schema(pattern = "^[a-z][a-z0-9]*(-[a-z0-9]+)*$", max_length = 64)]
     agent: String,
+    /// What it is asked.
     #[serde(default)]
     text: String,
+    /// What it is given besides: any JSON value.
     #[serde(default)]
     data: Value,
+    /// Who asks: an object that the agent can read.
     #[serde(default)]
+    #[schema(schema_with = person)]
     user: Value,
+    /// The session that it belongs to; one of its own without it.
     #[serde(default)]
+    #[schema(min_length = 1, max_length = 256, pattern = "^[^\\u0000-\\u001f\\u007f-\\u009f]*$")]
     session: Option<String>,
     /// The run to continue from.
     #[serde(default)]
+    #[schema(value_type = Option<schema::RunId>)]
     after: Option<String>,
+    /// Another model of `dalsegno.toml` than the agent's.
     #[serde(default)]
+    #[schema(min_length = 1, max_length = 256, pattern = "^[^\\u0000-\\u001f\\u007f-\\u009f]*$")]
     model: Option<String>,
-    /// Only for a key of all tenants.
+    /// The tenant that it belongs to; only for a key of all tenants.
     #[serde(default)]
+    #[schema(min_length = 1, max_length = 256, pattern = "^[^\\u0000-\\u001f\\u007f-\\u009f]*$")]
     tenant: Option<String>,
 }
 
 /// What a client learns of a run that it may start and not read.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct Begun {
+    /// The run.
+    #[schema(value_type = schema::RunId)]
     run_id: RunId,
+    /// The name of its agent.
     agent: String,
+    /// The tenant that it belongs to.
     tenant: String,
+    /// Its session.
     session: String,
+    /// Where it stands.
+    #[schema(value_type = schema::RunStatus)]
     status: RunStatus,
 }
 
+/// A schema that one of two others describes.
+macro_rules! either {
+    ($name:ident, $one:ty, $other:ty) => {
+        impl utoipa::PartialSchema for $name {
+            fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
+                let any = utoipa::openapi::schema::AnyOfBuilder::new();
+                any.item(utoipa::openapi::Ref::from_schema_name(<$one>::name()))
+                    .item(utoipa::openapi::Ref::from_schema_name(<$other>::name()))
+                    .into()
+            }
+        }
+
+        impl ToSchema for $name {
+            fn schemas(schemas: &mut Vec<(String, utoipa::openapi::RefOr<utoipa::openapi::Schema>)>) {
+                use utoipa::PartialSchema as _;
+                schemas.extend([
+                    (<$one>::name().into_owned(), <$one>::schema()),
+                    (<$other>::name().into_owned(), <$other>::schema()),
+                ]);
+                <$one>::schemas(schemas);
+                <$other>::schemas(schemas);
+            }
+        }
+    };
+}
+
+/// A run as its journal says, or as much of it as a key that may not read runs sees.
+pub(crate) struct Beginning;
+
+/// A run as its journal says, or what is kept of one whose content was erased.
+struct Shown;
+
+either!(Beginning, Standing, Begun);
+either!(Shown, Standing, ErasedRun);
+
+fn person() -> utoipa::openapi::schema::ObjectBuilder {
+    use utoipa::openapi::schema::{ObjectBuilder, SchemaType, Type};
+    ObjectBuilder::new()
+        .schema_type(SchemaType::from_iter([Type::Object, Type::Null]))
+        .description(Some("Who asks: an object that the agent can read."))
+}
+
+pub(crate) fn routes() -> Vec<Route> {
+    let starts = [Code::NotFound, Code::Conflict, Code::KeyConflict, Code::Erased];
+    vec![
+        Route::of(Scope::RunsWrite, routes!(start)).problems(&starts),
+        Route::of(Scope::RunsRead, routes!(show)).problems(&[Code::NotFound]),
+        Route::of(Scope::RunsWrite, routes!(cancel)).problems(&[
+            Code::NotFound,
+            Code::Conflict,
+            Code::Erased,
+        ]),
+    ]
+}
+
+/// Starts a run.
+///
+/// With an `Idempotency-Key`, the request can be sent again as often as wanted, also to another server after a crash: the run
+/// starts once. The same key with another body is a conflict.
+#[utoipa::path(
+    post,
+    path = "/v1/runs",
+    operation_id = "start_run",
+    tag = "runs",
+    params(
+        ("Idempotency-Key" = Option<String>, Header, description = "Names this start; kept as long as the run.", min_length = 1, max_length = 255),
+        ("Prefer" = Option<String>, Header, description = "`wait=30` waits up to 30 seconds until the run ends or is suspended; at most 60."),
+    ),
+    request_body(content = Start, example = json!({ "agent": "notes", "text": "disk full" })),
+    responses(
+        (status = 201, description = "The run.", body = Beginning, headers(
+            ("Location" = String, description = "The address of the run."),
+            ("Preference-Applied" = String, description = "The `Prefer` that was followed."),
+        )),
+        (status = 200, description = "The run that was started with this key before.", body = Beginning, headers(
+            ("Location" = String, description = "The address of the run."),
+            ("Idempotency-Replayed" = String, description = "`true`."),
+            ("Preference-Applied" = String, description = "The `Prefer` that was followed."),
+        )),
+    ),
+)]
 pub(crate) async fn start(
     State(shared): State<Arc<Shared>>,
     Client(access): Client,
@@ -172,12 +275,24 @@ async fn rest(shared: &Shared, run: RunId, wait: Duration) -> Result<(), Problem
     }
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub(crate) struct ShowQuery {
+    /// Waits so many seconds at most until the run ends or is suspended.
+    #[param(value_type = Option<u16>, maximum = 60)]
     wait: Option<String>,
 }
 
+/// Shows a run.
+#[utoipa::path(
+    get,
+    path = "/v1/runs/{id}",
+    operation_id = "show_run",
+    tag = "runs",
+    params(("id" = schema::RunId, Path, description = "The run."), ShowQuery),
+    responses((status = 200, description = "The run.", body = Shown)),
+)]
 pub(crate) async fn show(
     State(shared): State<Arc<Shared>>,
     Client(access): Client,
@@ -197,18 +312,55 @@ pub(crate) async fn show(
 }
 
 async fn standing(shared: &Shared, run: RunId) -> Result<Standing, Problem> {
-    let inspection = shared.journal().inspect(run, None).await?;
-    let lineage = Lineage::of(&inspection, shared.journal()).await;
-    Ok(Standing::of(&inspection, lineage))
+    let latest = shared.journal().latest(run).await?;
+    let lineage = Lineage::of_latest(&latest, shared.journal()).await;
+    Ok(Standing::of_latest(&latest, lineage))
 }
 
-#[derive(Deserialize)]
+/// Why a run is cancelled.
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Cancel {
+    /// The reason, which is recorded.
     #[serde(default)]
     reason: Option<String>,
 }
 
+/// What became of a cancellation.
+#[derive(Serialize, ToSchema)]
+struct CancelReceipt {
+    /// The run that is cancelled.
+    #[schema(value_type = schema::RunId)]
+    run_id: RunId,
+    /// Whether it has ended.
+    cancel: Cancellation,
+}
+
+/// How far a cancellation is.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum Cancellation {
+    /// The run has ended.
+    Cancelled,
+    /// Another task or process performs the run, and ends it.
+    Requested,
+}
+
+/// Cancels a run.
+///
+/// A run that has ended is a conflict.
+#[utoipa::path(
+    post,
+    path = "/v1/runs/{id}/cancel",
+    operation_id = "cancel_run",
+    tag = "runs",
+    params(("id" = schema::RunId, Path, description = "The run.")),
+    request_body(content = Cancel, example = json!({ "reason": "no longer needed" })),
+    responses(
+        (status = 200, description = "The run has ended.", body = CancelReceipt),
+        (status = 202, description = "The process that performs the run ends it next.", body = CancelReceipt),
+    ),
+)]
 pub(crate) async fn cancel(
     State(shared): State<Arc<Shared>>,
     Client(access): Client,
@@ -220,11 +372,12 @@ pub(crate) async fn cancel(
     let cancelled = Shared::whole(async move { Ok(shared.engine.cancel(run, Some(actor), reason).await?) });
     match cancelled.await? {
         Cancelled::Ended(report) => {
-            Ok(Json(json!({ "run_id": report.run, "cancel": "cancelled" })).into_response())
+            let cancel = Cancellation::Cancelled;
+            Ok(Json(CancelReceipt { run_id: report.run, cancel }).into_response())
         }
         // Another task or process performs it, and ends it.
         Cancelled::Requested { run } => {
-            let told = Json(json!({ "run_id": run, "cancel": "requested" }));
+            let told = Json(CancelReceipt { run_id: run, cancel: Cancellation::Requested });
             Ok((StatusCode::ACCEPTED, told).into_response())
         }
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dalsegno_access::{Access, KeyStore};
+use dalsegno_access::{Access, KeyStore, Seals};
 use dalsegno_core::RunId;
 use dalsegno_history::Journal;
 use dalsegno_runtime::{Clock, Engine};
@@ -11,9 +11,11 @@ use dalsegno_telemetry::Telemetry;
 use dalsegno_workspace::ServeSettings;
 use tokio::sync::watch;
 
+use crate::changes::Changes;
 use crate::hands::Hands;
 use crate::limits::Limits;
 use crate::problem::Problem;
+use crate::tls::Tls;
 
 /// What all requests share.
 pub(crate) struct Shared {
@@ -24,6 +26,10 @@ pub(crate) struct Shared {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) limits: Limits,
     pub(crate) hands: Hands,
+    pub(crate) changes: Arc<Changes>,
+    pub(crate) seals: Seals,
+    /// What encrypts connections, if the server does so itself.
+    pub(crate) tls: Option<Tls>,
     /// Whether the server is stopping.
     pub(crate) stopping: watch::Receiver<bool>,
 }

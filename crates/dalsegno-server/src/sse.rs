@@ -5,19 +5,20 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::http::header::{CACHE_CONTROL, HeaderName};
-use axum::http::{HeaderValue, StatusCode};
+use axum::http::header::{ACCEPT, CACHE_CONTROL, HeaderName};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse as _, Response};
 use dalsegno_access::Access;
 use dalsegno_runtime::{Tail, Tailed};
 use dalsegno_store::RunSummary;
 use dalsegno_wire::Events;
-use futures::stream;
+use futures::{Stream, StreamExt as _, stream};
 use serde_json::json;
 
 use crate::events::{Until, told};
 use crate::limits::OpenStream;
+use crate::params;
 use crate::problem::Problem;
 use crate::shared::Shared;
 
@@ -43,16 +44,38 @@ pub(crate) async fn stream(
     let tail = shared.engine.tail(run.run, from).await?;
     let events = Events::from(run.run, from);
     let position = Position { shared, tail, events, until, ready: VecDeque::new(), is_over: false, open };
-    let events = stream::unfold(position, async |mut position| {
+    Ok(response(stream::unfold(position, async |mut position| {
         let event = position.next().await?;
-        Some((Ok::<_, Infallible>(event), position))
-    });
-    let sse = Sse::new(events).keep_alive(KeepAlive::new().interval(COMMENT).text(""));
+        Some((event, position))
+    })))
+}
+
+/// An answer that is a stream of events.
+pub(crate) fn response(events: impl Stream<Item = Event> + Send + 'static) -> Response {
+    let sse =
+        Sse::new(events.map(Ok::<_, Infallible>)).keep_alive(KeepAlive::new().interval(COMMENT).text(""));
     let mut response = sse.into_response();
     let headers = response.headers_mut();
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
-    Ok(response)
+    response
+}
+
+/// Says that the client has to come back, to another server or later.
+pub(crate) fn stopping() -> Event {
+    Event::default().retry(RETRY).comment("the server is stopping")
+}
+
+/// Says why a stream ends early.
+pub(crate) fn failed(problem: &Problem) -> Event {
+    Event::default().event("error").data(problem.document().to_string())
+}
+
+/// Says whether a client wants a stream.
+pub(crate) fn is_wanted(headers: &HeaderMap) -> Result<bool, Problem> {
+    let accept = params::header(headers, ACCEPT.as_str())?;
+    Ok(accept
+        .is_some_and(|accept| accept.split(',').any(|kind| kind.trim().starts_with("text/event-stream"))))
 }
 
 struct Position {
@@ -87,7 +110,7 @@ impl Position {
             match next {
                 None => {
                     self.is_over = true;
-                    return Some(Event::default().retry(RETRY).comment("the server is stopping"));
+                    return Some(stopping());
                 }
                 Some(Ok(next)) => self.take(next).await,
                 Some(Err(error)) => self.fail(&error.into()),
@@ -130,7 +153,7 @@ impl Position {
     }
 
     fn fail(&mut self, problem: &Problem) {
-        self.ready.push_back(Event::default().event("error").data(problem.document().to_string()));
+        self.ready.push_back(failed(problem));
         self.is_over = true;
     }
 }

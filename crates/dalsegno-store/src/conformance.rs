@@ -76,6 +76,8 @@ macro_rules! conformance_tests {
             an_erased_record_is_on_no_page
             the_heads_of_runs_are_their_numbers_of_records
             the_version_changes_with_every_change
+            changes_of_statuses_are_followed_in_their_order
+            who_follows_changes_misses_none
             appends_of_many_runs_do_not_mix
             a_session_has_one_root_run_at_a_time
             a_session_is_free_after_every_end

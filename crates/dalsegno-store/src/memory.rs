@@ -31,8 +31,8 @@ use crate::owner::{Owner, OwnerId};
 use crate::page::Page;
 use crate::record::{NewRecord, Record, RecordKind};
 use crate::run::{
-    Created, Existing, FOUND_MAX, NewRun, Progress, RunFilter, RunStatus, RunSummary, Snapshot, check_files,
-    prefix_range,
+    Change, Created, Existing, FOUND_MAX, NewRun, Progress, RunFilter, RunStatus, RunSummary, Snapshot,
+    check_files, prefix_range,
 };
 use crate::shares::Turn;
 use crate::snapshot::StoredSnapshot;
@@ -55,6 +55,8 @@ pub struct MemoryStore {
 struct Shelf {
     /// The number of runs that were ever created.
     created: usize,
+    /// The number of the latest change of a status.
+    changes: u64,
     runs: BTreeMap<RunId, Run>,
     keys: BTreeMap<(String, String), RunId>,
     /// The root runs of each tenant's session, of which at most one goes on.
@@ -69,6 +71,8 @@ struct Shelf {
 struct Run {
     /// Its place in the order of creation.
     number: usize,
+    /// The number of the latest change of its status.
+    changed: u64,
     agent: AgentName,
     copies: Copies,
     request_digest: Digest,
@@ -265,6 +269,12 @@ impl Shelf {
         self.created
     }
 
+    /// The number of the next change of a status.
+    const fn next_change(&mut self) -> u64 {
+        self.changes += 1;
+        self.changes
+    }
+
     /// Puts a run in its place. A foreign one has no key here, and no place in its session.
     fn insert(&mut self, id: RunId, run: Run) {
         let Copies { tenant, session, start_key, parent, .. } = &run.copies;
@@ -306,6 +316,7 @@ impl Shelf {
         let owner = new.owner;
         let run = Run {
             number: self.next(),
+            changed: self.next_change(),
             agent: new.agent,
             copies,
             request_digest: new.request_digest,
@@ -372,7 +383,12 @@ impl Shelf {
             return Err(AppendError::Blob(BlobError::Absent { digest }));
         }
         let updated_at = records.last().map_or(run.copies.updated_at, |record| record.at);
+        let before = run.copies.progress;
         run.copies = run.copies.clone().after(records.iter().map(|record| &record.body), updated_at);
+        if run.copies.progress != before {
+            self.changes += 1;
+            run.changed = self.changes;
+        }
         if run.copies.progress.status.is_end() {
             inbox.clear();
         }
@@ -513,6 +529,14 @@ impl Store for MemoryStore {
 
     async fn runs(&self, filter: &RunFilter) -> Result<Vec<RunSummary>, ReadError> {
         Ok(self.shelf().list(filter))
+    }
+
+    async fn changed(&self, after: u64, limit: u32) -> Result<Vec<Change>, ReadError> {
+        Ok(self.shelf().changed(after, limit))
+    }
+
+    async fn last_change(&self) -> Result<u64, ReadError> {
+        Ok(self.shelf().changes)
     }
 
     async fn find_runs(&self, prefix: &str) -> Result<Vec<RunId>, ReadError> {

@@ -373,6 +373,15 @@ pub struct RunSummary {
     pub foreign: Option<Foreign>,
 }
 
+/// The latest change of a run's status: it began, was suspended, went on, ended, or waits for something else.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Change {
+    /// Its number: higher than that of every change before it in the journal.
+    pub number: u64,
+    /// The run's line in the listing, as it is now.
+    pub run: RunSummary,
+}
+
 /// Which runs a listing shows. The default shows the newest 100 of all.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunFilter {

@@ -12,7 +12,7 @@ use crate::lease::Lease;
 use crate::owner::Owner;
 use crate::page::Page;
 use crate::record::{NewRecord, Record};
-use crate::run::{Created, NewRun, RunFilter, RunSummary, Snapshot};
+use crate::run::{Change, Created, NewRun, RunFilter, RunSummary, Snapshot};
 use crate::spending::{Allowance, ReserveError};
 
 /// A journal of many runs.
@@ -185,6 +185,28 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// When a field of an entry has the wrong form, or the storage fails.
     async fn runs(&self, filter: &RunFilter) -> Result<Vec<RunSummary>, ReadError>;
+
+    /// Lists the runs whose status has changed after the change with this number, in the order of their latest changes: at most
+    /// `limit`. Of several changes of one run, only the latest is there. Each run is found as [`summary`](Self::summary) shows
+    /// it. A run's status also counts as changed when it begins, when it enters with an archive, and when it waits for
+    /// something else.
+    ///
+    /// Changes that a commit makes have higher numbers than those of every commit before it, so that who asks again with the
+    /// last number that it has misses none.
+    ///
+    /// # Errors
+    /// When a field of an entry has the wrong form, or the storage fails. By default always: a store may lack it.
+    async fn changed(&self, _after: u64, _limit: u32) -> Result<Vec<Change>, ReadError> {
+        Err(StorageError::unsupported().into())
+    }
+
+    /// Returns the number of the latest change of a status; 0 where there was none. It is cheap.
+    ///
+    /// # Errors
+    /// As for [`changed`](Self::changed).
+    async fn last_change(&self) -> Result<u64, ReadError> {
+        Err(StorageError::unsupported().into())
+    }
 
     /// Finds the runs whose ids begin with these hexadecimal digits: at most 16, in the order of their ids.
     ///

@@ -185,6 +185,29 @@ async fn a_journal_of_version_6_is_opened_and_read() {
 }
 
 #[tokio::test]
+async fn a_journal_of_version_7_is_opened_and_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open_golden(7, folder.path()).await;
+    // The last run came with an archive.
+    assert_eq!(store.changed(0, 99).await.unwrap().last().unwrap().run.run, run_id(9));
+    goes_on(&store).await;
+}
+
+#[tokio::test]
+async fn a_migration_gives_every_run_the_number_of_a_change() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open_golden(6, folder.path()).await;
+    let mut runs: Vec<_> =
+        store.runs(&RunFilter::default()).await.unwrap().into_iter().map(|run| run.run).collect();
+    runs.reverse();
+    let changes = store.changed(0, 99).await.unwrap();
+    assert_eq!(changes.iter().map(|change| change.run.run).collect::<Vec<_>>(), runs);
+    let last = store.last_change().await.unwrap();
+    create(&store, new_run(50, &Owner::in_process())).await;
+    assert_eq!(store.changed(last, 99).await.unwrap()[0].run.run, run_id(50));
+}
+
+#[tokio::test]
 async fn a_journal_of_an_earlier_version_begins_with_nothing_spent() {
     let folder = tempfile::tempdir().unwrap();
     let store = open_golden(5, folder.path()).await;
@@ -285,7 +308,7 @@ fn a_migration_that_fails_leaves_the_journal_as_it_was() {
 #[test]
 fn the_schema_is_that_of_the_newest_golden_file() {
     let schema = new_schema();
-    let sql = std::fs::read_to_string(golden("v6.sql")).unwrap();
+    let sql = std::fs::read_to_string(golden("v7.sql")).unwrap();
     assert!(sql.starts_with(&schema), "the schema changed without a new version:\n{schema}");
 }
 
@@ -330,8 +353,8 @@ async fn write_the_golden_files() {
     store.import(elsewhere.export(&[run_id(9)]).await.unwrap()).await.unwrap();
     store.reserve(&[spends()], 250).await.unwrap();
     let json = serde_json::to_string_pretty(&read_all(&store).await).unwrap();
-    std::fs::write(golden("v6.json"), json + "\n").unwrap();
-    std::fs::write(golden("v6.sql"), dump(&Connection::open(store.path()).unwrap())).unwrap();
+    std::fs::write(golden("v7.json"), json + "\n").unwrap();
+    std::fs::write(golden("v7.sql"), dump(&Connection::open(store.path()).unwrap())).unwrap();
 }
 
 #[tokio::test]

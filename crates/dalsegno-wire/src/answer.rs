@@ -1,5 +1,7 @@
 //! An answer to what a run waits for, as clients send it.
 
+#[cfg(feature = "openapi")]
+use crate::schema;
 use dalsegno_core::OperationId;
 use dalsegno_runtime::Settlement;
 use serde::{Deserialize, Serialize};
@@ -8,9 +10,11 @@ use serde_json::Value;
 /// An answer to one operation. Unknown keys are refused.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Answer {
     /// The operation that is answered; without it, the only one that waits.
     #[serde(default)]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::OperationId>))]
     pub operation: Option<OperationId>,
     /// What `waiting_for` named as `shown`: an approval has to name it, so that nothing else is agreed to.
     #[serde(default)]
@@ -58,6 +62,20 @@ pub enum Given {
     NotHappened {},
 }
 
+#[cfg(feature = "openapi")]
+impl utoipa::PartialSchema for Given {
+    fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
+        schema::given()
+    }
+}
+
+#[cfg(feature = "openapi")]
+impl utoipa::ToSchema for Given {
+    fn schemas(schemas: &mut Vec<(String, utoipa::openapi::RefOr<utoipa::openapi::Schema>)>) {
+        schemas.extend(schema::forms());
+    }
+}
+
 impl Given {
     /// Says whether it agrees to a call.
     pub fn is_approval(&self) -> bool {
@@ -81,6 +99,7 @@ impl From<Given> for Settlement {
 /// What came of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum Answered {
     /// It is in the journal.
     Recorded,

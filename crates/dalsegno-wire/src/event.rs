@@ -7,17 +7,32 @@ use dalsegno_store::{Body, NewRecord, Record, RecordKind};
 use serde::Serialize;
 use serde_json::Value;
 
+#[cfg(feature = "openapi")]
+use crate::schema;
 use crate::time;
 
 /// One record, as programs read it. The keys are a promise.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Event {
+    /// The run.
+    #[cfg_attr(feature = "openapi", schema(value_type = schema::RunId))]
     run_id: RunId,
+    /// The sequence number of the record, from 0.
     seq: u64,
+    /// The step that it belongs to, from 1.
     step: u64,
+    /// What it says.
+    #[cfg_attr(feature = "openapi", schema(value_type = schema::RecordKind))]
     kind: RecordKind,
+    /// The operation that it is about.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::OperationId>, required))]
     operation: Option<OperationId>,
+    /// The operation that this one is a part of.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::OperationId>, required))]
     parent: Option<OperationId>,
+    /// When it was made.
+    #[cfg_attr(feature = "openapi", schema(value_type = schema::Time))]
     time: String,
     /// What the record says, in the form in which the journal has it.
     data: Value,

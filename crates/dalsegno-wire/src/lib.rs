@@ -8,6 +8,8 @@ mod event;
 mod lineage;
 mod operation;
 mod run;
+#[cfg(feature = "openapi")]
+pub mod schema;
 pub mod time;
 
 pub use answer::{Answer, Answered, Given};

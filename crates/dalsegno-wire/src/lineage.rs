@@ -1,21 +1,27 @@
 //! Where a run came from.
 
+#[cfg(feature = "openapi")]
+use crate::schema;
 use dalsegno_core::{AgentConfig, Mind, OperationId, RunId};
-use dalsegno_history::{Inspection, Journal};
-use dalsegno_store::Body;
+use dalsegno_history::{Inspection, Journal, Latest};
+use dalsegno_store::{Body, Record, RunSummary};
 use serde::Serialize;
 
 /// Where a run came from. What is unknown or does not apply is left out.
 #[derive(Debug, Default, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Lineage {
     /// The run that this one is a child of.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::RunId>))]
     pub parent: Option<RunId>,
     /// The run that this one is a fork of.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::RunId>))]
     pub forked_from: Option<RunId>,
     /// The foreign run that this one continues.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::RunId>))]
     pub adopted_from: Option<RunId>,
     /// Who adopted it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -25,6 +31,7 @@ pub struct Lineage {
     pub from_step: Option<u64>,
     /// The operations whose outcomes were replaced.
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Vec<schema::OperationId>))]
     pub replaced: Vec<OperationId>,
     /// The model, where the other run had another one.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -37,9 +44,24 @@ pub struct Lineage {
 impl Lineage {
     /// The parent of a run, the run that it is a fork of, and what differs from that one.
     pub async fn of(inspection: &Inspection, journal: &Journal) -> Self {
-        let summary = &inspection.summary;
+        let Inspection { summary, config, records, .. } = inspection;
+        Self::read(summary, config, records.get(1), journal).await
+    }
+
+    /// The same of a run of which only the latest state was read.
+    pub async fn of_latest(latest: &Latest, journal: &Journal) -> Self {
+        let Latest { summary, config, second, .. } = latest;
+        Self::read(summary, config, second.as_ref(), journal).await
+    }
+
+    async fn read(
+        summary: &RunSummary,
+        config: &AgentConfig,
+        second: Option<&Record>,
+        journal: &Journal,
+    ) -> Self {
         let mut lineage = Self { parent: summary.parent, ..Self::default() };
-        match inspection.records.get(1).map(|record| &record.body) {
+        match second.map(|record| &record.body) {
             Some(Body::Forked { run, step, overrides, .. }) => {
                 lineage.forked_from = Some(*run);
                 lineage.from_step = Some(*step);
@@ -60,9 +82,8 @@ impl Lineage {
                 Mind::Model(mind) => Some(mind.model.name.clone()),
                 Mind::Plan(_) => None,
             };
-            lineage.model =
-                model(&inspection.config).filter(|own| model(&other).is_none_or(|was| was != *own));
-            lineage.other_configuration = *other != *inspection.config;
+            lineage.model = model(config).filter(|own| model(&other).is_none_or(|was| was != *own));
+            lineage.other_configuration = *other != *config;
         }
         lineage
     }

@@ -1,7 +1,7 @@
 //! Documents of runs: where one stands, its line in a listing, what came of a replay.
 
 use dalsegno_core::{AgentResponse, AgentState, Gate, OperationId, RunId, Status, Usage};
-use dalsegno_history::{Inspection, OperationView, ReplayReport, WaitingOperation};
+use dalsegno_history::{Inspection, Latest, OperationView, ReplayReport, WaitingOperation};
 use dalsegno_runtime::{RunEnd, RunReport};
 use dalsegno_store::{Foreign, RunStatus, RunSummary};
 use serde::Serialize;
@@ -10,39 +10,71 @@ use serde_json::Value;
 use crate::event::{Event, Events};
 use crate::lineage::Lineage;
 use crate::operation::{attempts, by_operation, elapsed};
+#[cfg(feature = "openapi")]
+use crate::schema;
 use crate::time;
 
 /// What `run`, `resume` and `show` tell about a run.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Run {
+    /// The run.
+    #[cfg_attr(feature = "openapi", schema(value_type = schema::RunId))]
     run_id: RunId,
+    /// The name of its agent.
     agent: String,
+    /// Where it stands.
+    #[cfg_attr(feature = "openapi", schema(value_type = schema::RunStatus))]
     status: &'static str,
+    /// Its answer as text, once it has one.
+    #[cfg_attr(feature = "openapi", schema(required))]
     answer: Option<String>,
+    /// Its answer as a value, if its agent has a schema for it.
+    #[cfg_attr(feature = "openapi", schema(required))]
     output: Option<Value>,
+    /// The operations that wait for an answer.
     waiting_for: Vec<Waiting>,
     /// When it can go on by itself.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::Time>))]
     wake_at: Option<String>,
     /// When a question without an answer is answered with a no.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::Time>))]
     answer_by: Option<String>,
+    /// The number of its steps so far.
     steps: u64,
+    /// What it used.
+    #[cfg_attr(feature = "openapi", schema(value_type = schema::Usage))]
     usage: Usage,
+    /// Why it did not complete.
+    #[cfg_attr(feature = "openapi", schema(required))]
     error: Option<RunError>,
 }
 
 /// An operation that waits for an answer.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Waiting {
+    /// The run that waits; for a child run, that one.
+    #[cfg_attr(feature = "openapi", schema(value_type = schema::RunId))]
     run_id: RunId,
+    /// What is waited for.
+    #[cfg_attr(feature = "openapi", schema(value_type = schema::WaitingKind))]
     kind: &'static str,
+    /// The operation to name in an answer.
+    #[cfg_attr(feature = "openapi", schema(value_type = schema::OperationId))]
     operation: OperationId,
+    /// The question, for a person.
     question: String,
+    /// The JSON Schema of the answer, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     schema: Option<Value>,
+    /// Why the operation is in doubt.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
+    /// The arguments of the call.
+    #[cfg_attr(feature = "openapi", schema(required))]
     arguments: Option<Value>,
     /// The agent's rule by which it waits for an approval, if one does.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -53,9 +85,13 @@ pub struct Waiting {
 
 /// Why a run did not complete.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 struct RunError {
+    #[cfg_attr(feature = "openapi", schema(value_type = schema::RunErrorCode))]
     code: &'static str,
+    /// What was wrong.
     message: String,
+    /// What to do next.
     help: String,
     /// What the people who keep the tools that failed have to know, and models are not told.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -133,17 +169,25 @@ impl Waiting {
 
 /// Where a run stands, as its journal says.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Standing {
     #[serde(flatten)]
     run: Run,
     /// Where it came from, if an archive brought it.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::Foreign>))]
     foreign: Option<Foreign>,
+    /// The tenant that it belongs to.
     tenant: String,
+    /// Its session.
     session: String,
     #[serde(flatten)]
     lineage: Lineage,
+    /// When it began.
+    #[cfg_attr(feature = "openapi", schema(value_type = schema::Time))]
     started: String,
+    /// When its last record was made.
+    #[cfg_attr(feature = "openapi", schema(value_type = schema::Time))]
     updated: String,
 }
 
@@ -151,8 +195,24 @@ impl Standing {
     /// The run as it was inspected.
     pub fn of(inspection: &Inspection, lineage: Lineage) -> Self {
         let Inspection { summary, state, response, waiting, .. } = inspection;
+        Self::new(summary, state, response.as_ref(), waiting, lineage)
+    }
+
+    /// The same of a run of which only the latest state was read.
+    pub fn of_latest(latest: &Latest, lineage: Lineage) -> Self {
+        let Latest { summary, state, response, waiting, .. } = latest;
+        Self::new(summary, state, response.as_ref(), waiting, lineage)
+    }
+
+    fn new(
+        summary: &RunSummary,
+        state: &AgentState,
+        response: Option<&AgentResponse>,
+        waiting: &[WaitingOperation],
+        lineage: Lineage,
+    ) -> Self {
         let status = summary.status.as_str();
-        let run = Run::new(summary.run, summary.agent.to_string(), status, response.as_ref(), waiting);
+        let run = Run::new(summary.run, summary.agent.to_string(), status, response, waiting);
         Self {
             run: Run { steps: state.step(), usage: state.usage(), ..run },
             foreign: summary.foreign,
@@ -225,33 +285,53 @@ impl<'i> Shown<'i> {
 
 /// What `runs` tells about a run.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Listed {
+    /// The run.
+    #[cfg_attr(feature = "openapi", schema(value_type = schema::RunId))]
     run_id: RunId,
+    /// The name of its agent.
     agent: String,
+    /// The tenant that it belongs to.
     tenant: String,
+    /// Its session.
     session: String,
+    /// Where it stands.
+    #[cfg_attr(feature = "openapi", schema(value_type = schema::RunStatus))]
     status: RunStatus,
+    /// When it began.
+    #[cfg_attr(feature = "openapi", schema(value_type = schema::Time))]
     started: String,
+    /// When its last record was made.
+    #[cfg_attr(feature = "openapi", schema(value_type = schema::Time))]
     updated: String,
+    /// The number of its records.
     records: u64,
     /// What it was asked; none where that cannot be read.
+    #[cfg_attr(feature = "openapi", schema(required))]
     text: Option<String>,
+    /// The run that started it, if one did.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::RunId>))]
     parent: Option<RunId>,
     /// What it waits for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Vec<schema::WaitingKind>))]
     waiting: Vec<dalsegno_store::Waiting>,
     /// When it can resume by itself.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::Time>))]
     wake_at: Option<String>,
     /// No process performs it, though it is running.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     interrupted: bool,
     /// What it used, where that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::Usage>))]
     usage: Option<Usage>,
     /// Where it came from, if an archive brought it: nothing of it is performed.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::Foreign>))]
     foreign: Option<Foreign>,
 }
 
@@ -280,7 +360,9 @@ impl Listed {
 
 /// What `show` tells about a run whose content was erased.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ErasedRun {
+    /// Always true: the content is gone.
     erased: bool,
     #[serde(flatten)]
     run: Listed,
@@ -295,11 +377,18 @@ impl ErasedRun {
 
 /// What `replay` tells.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Replayed {
+    #[cfg_attr(feature = "openapi", schema(value_type = schema::RunId))]
     run_id: RunId,
+    /// Whether the replay came to the same requests and the same end.
     identical: bool,
+    /// The steps that were replayed.
     steps: u64,
+    /// The records that were read.
     records: u64,
+    /// Where the replay differs first: the step, what the journal has and what was computed.
+    #[cfg_attr(feature = "openapi", schema(required))]
     divergence: Option<Value>,
 }
 

@@ -80,7 +80,7 @@ pub use settings::{
     FileGrant, HttpBinding, Lifetime, MemoryBinding, ModelBinding, OAuthBinding, OAuthGrant, PromptCache,
     Provider, RemoteBinding, SecretCommand, SecretGrant, SecretRef, SecretStoreBinding, ServeSettings,
     ServerBinding, ServerLimits, ServerPermissions, Settings, StoreKey, TelemetrySettings, TenantGrants,
-    TenantKey, ToolFiles,
+    TenantKey, TlsFiles, ToolFiles,
 };
 pub use source::{Position, SourceFile};
 pub use tenant::{Destination, Features, NoTenant, OfAgent, Refer, Tenant, ToolkitSettings};

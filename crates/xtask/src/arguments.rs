@@ -42,6 +42,9 @@ Commands:
   report               Build the module inside a report anew, after a change of the core or of what reads journals
   conformance          Run the official conformance suite and the reference servers of MCP against the client;
                        installs what it needs below target/, from npm and, without Node 22, from PyPI
+  http <ARGUMENTS…>    Try a server of a small workspace with Schemathesis and every check of it, after a client that is
+                       generated from `/openapi.json`; the arguments go to Schemathesis, and both are installed
+                       from PyPI below target/
   wires                Run agents over every model wire, straight, killed, approved later and forked, at the mock server
                        aimock of npm and at one of our own, and print a table of what holds; the requests must fit
                        the types of `openai`, `anthropic` and `botocore`
@@ -91,6 +94,8 @@ pub(crate) enum Verb {
     Wires(Vec<OsString>),
     /// Run the conformance suite of MCP.
     Conformance,
+    /// Try the server with Schemathesis, with these arguments of it, and with a generated client.
+    Http(Vec<OsString>),
     /// Make packages with these arguments.
     Dist(Vec<OsString>),
     /// Run this example of the simulation with these arguments.
@@ -120,6 +125,7 @@ impl Verb {
             Some("bench") => return Ok(Self::Bench(arguments)),
             Some("sim") => return Ok(Self::Simulation("sim", arguments)),
             Some("dist") => return Ok(Self::Dist(arguments)),
+            Some("http") => return Ok(Self::Http(arguments)),
             Some("soak") => return Ok(Self::Soak(arguments)),
             Some("crashbench") => return Ok(Self::Crashbench(arguments)),
             Some("wires") => return Ok(Self::Wires(arguments)),

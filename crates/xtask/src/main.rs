@@ -13,6 +13,7 @@ mod build;
 mod conformance;
 mod dist;
 mod doors;
+mod http;
 mod measure;
 mod process;
 mod programs;
@@ -73,6 +74,7 @@ fn dispatch(arguments: Vec<OsString>) -> anyhow::Result<ExitCode> {
         }
         Verb::Dist(arguments) => return dist::run(arguments),
         Verb::Conformance => conformance::run()?,
+        Verb::Http(arguments) => http::run(&arguments)?,
         Verb::Crash(instants, seed) => measure::crash(instants, seed)?,
         Verb::Crashbench(arguments) => measure::crashbench(&arguments)?,
         Verb::Wires(arguments) => measure::wires(&arguments)?,

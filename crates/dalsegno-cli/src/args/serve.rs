@@ -100,6 +100,7 @@ Scopes:
   runs:list      list runs, without what they were asked
   runs:read      read runs: requests, records, answers and questions
   runs:write     start, fork and cancel runs
+  runs:erase     erase the content of runs, for ever
   answers:write  answer what runs wait for, approvals included
   agents:read    list the agents
   metrics:read   read the metrics of the server; only with --all-tenants

@@ -23,13 +23,14 @@ pub(super) async fn serve(args: &ServeArgs, context: &mut Context<'_>) -> Result
     let has_keys = keys.has_active(SystemClock.now().as_millis())?;
     let server = Server::bind(engine, keys, telemetry, settings).await?;
     let address = server.address();
+    let scheme = if server.is_encrypted() { "https" } else { "http" };
     let options = WorkerOptions { concurrency: usize::from(args.concurrency), ..WorkerOptions::default() };
     let format = context.format;
     let output = &mut *context.output;
     if format == Format::Jsonl {
         output.json_line(&json!({ "event": "listening", "address": address }));
     }
-    output.note(format_args!("serves at http://{address} until you stop it, such as with Ctrl-C"));
+    output.note(format_args!("serves at {scheme}://{address} until you stop it, such as with Ctrl-C"));
     if !has_keys {
         output.note("no active access key yet: make one with `dalsegno key add`");
     }

@@ -32,8 +32,10 @@ impl ServeTrouble {
             Self::Serve(ServeError::Listen { .. }) => bad_input("address")
                 .with_help("name an address of this machine with a free port, such as `127.0.0.1:8700`"),
             Self::Serve(ServeError::NotEncrypted { .. }) => bad_input("not_encrypted").with_help(
-                "put a proxy with TLS before it and set `behind_proxy = true` in `[serve]`, or listen at `127.0.0.1:8700`",
+                "set `certificate` and `private_key` in `[serve]`, or put a proxy with TLS before it and set `behind_proxy = true`, or listen at `127.0.0.1:8700`",
             ),
+            Self::Serve(ServeError::Tls(_)) => bad_input("certificate")
+                .with_help("name files in PEM that belong together as `certificate` and `private_key` in `[serve]`"),
             Self::Serve(ServeError::NoKeys { .. }) => {
                 bad_input("no_access_key").with_help("make one with `dalsegno key add`")
             }

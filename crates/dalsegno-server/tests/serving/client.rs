@@ -109,11 +109,17 @@ impl Client {
 
     /// Opens a stream of a run.
     pub(crate) async fn stream(&self, run: &str, last: Option<u64>) -> Stream {
+        let last = last.map(|last| last.to_string());
+        self.follow(&format!("/v1/runs/{run}/events"), last.as_deref()).await
+    }
+
+    /// Opens a stream.
+    pub(crate) async fn follow(&self, path: &str, last: Option<&str>) -> Stream {
         let mut stream = TcpStream::connect(self.address).await.unwrap();
         let last = last.map(|last| format!("last-event-id: {last}\r\n")).unwrap_or_default();
         let key = self.key.clone().unwrap_or_default();
         let head = format!(
-            "GET /v1/runs/{run}/events HTTP/1.1\r\nhost: localhost\r\naccept: text/event-stream\r\nauthorization: Bearer {key}\r\n{last}\r\n"
+            "GET {path} HTTP/1.1\r\nhost: localhost\r\naccept: text/event-stream\r\nauthorization: Bearer {key}\r\n{last}\r\n"
         );
         stream.write_all(head.as_bytes()).await.unwrap();
         let mut reader = BufReader::new(stream);
@@ -121,6 +127,19 @@ impl Client {
         while reader.read_line(&mut head).await.unwrap() > 2 {}
         Stream { head, reader, is_over: false }
     }
+}
+
+/// The body of an answer to a request with a key, byte by byte.
+pub(crate) async fn bytes(address: SocketAddr, path: &str, key: &str) -> Vec<u8> {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let head = format!(
+        "GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\nauthorization: Bearer {key}\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).await.unwrap();
+    let end = answer.windows(4).position(|four| four == b"\r\n\r\n").unwrap();
+    answer.split_off(end + 4)
 }
 
 fn parse(bytes: &[u8]) -> Answer {
@@ -141,6 +160,8 @@ pub(crate) struct Stream {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Event {
     pub(crate) id: Option<u64>,
+    /// The id as it was sent.
+    pub(crate) place: String,
     pub(crate) name: String,
     pub(crate) data: String,
 }
@@ -155,7 +176,10 @@ impl Stream {
                 return Some(event);
             }
             match line.split_once(": ") {
-                Some(("id", id)) => event.id = id.parse().ok(),
+                Some(("id", id)) => {
+                    event.id = id.parse().ok();
+                    id.clone_into(&mut event.place);
+                }
                 Some(("event", name)) => name.clone_into(&mut event.name),
                 Some(("data", data)) => event.data.push_str(data),
                 _ => {}

@@ -1,9 +1,14 @@
 //! The server over real sockets: what it answers, what it refuses, and what no client can do.
 #![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
 
+mod changes;
 mod client;
 mod hostile;
+mod openapi;
+mod reference;
 mod runs;
 mod streams;
 mod tenants;
+mod tls;
+mod upkeep;
 mod world;

@@ -119,7 +119,7 @@ async fn a_key_of_one_tenant_starts_no_run_of_another() {
     let all = world.all("*");
     all.post("/v1/runs", &json!({ "agent": "echo", "tenant": "nothing-of-the-kind" }))
         .await
-        .is_problem(422, "invalid");
+        .is_problem(404, "not_found");
     let body = json!({ "agent": "echo", "text": "x", "tenant": "rival", "session": "shared" });
     assert_eq!(all.post("/v1/runs", &body).await.status, 201);
     // A session of the same name is another one.

@@ -106,3 +106,63 @@ pub async fn the_version_changes_with_every_change<S: Store>(new: impl Fn() -> S
     assert!(seen.windows(2).all(|pair| pair[0] != pair[1]), "{seen:?}");
     assert_eq!(store.version().await.unwrap(), seen[seen.len() - 1]);
 }
+
+/// The title says it.
+pub async fn changes_of_statuses_are_followed_in_their_order<S: Store>(new: impl Fn() -> S) {
+    let (store, owner) = (new(), Owner::in_process());
+    assert_eq!((store.last_change().await.unwrap(), store.changed(0, 9).await.unwrap()), (0, Vec::new()));
+    let mut one = create(&store, new_run(1, &owner)).await;
+    let mut two = create(&store, new_run(2, &owner)).await;
+    let begun = store.changed(0, 9).await.unwrap();
+    let runs = |changes: &[crate::Change]| changes.iter().map(|change| change.run.run).collect::<Vec<_>>();
+    assert_eq!(runs(&begun), [run_id(1), run_id(2)]);
+    let last = store.last_change().await.unwrap();
+    assert_eq!(begun[1].number, last);
+    // What leaves the status as it is is no change.
+    store.append(&mut one, vec![note(1)]).await.unwrap();
+    assert_eq!(store.changed(last, 9).await.unwrap(), Vec::new());
+    let suspended = Body::Suspended { waiting_for: Vec::new(), wake_at: Some(at(90)) };
+    store.append(&mut one, vec![NewRecord::new(at(5), suspended)]).await.unwrap();
+    store.append(&mut two, vec![note(1), completed(9)]).await.unwrap();
+    let changed = store.changed(last, 9).await.unwrap();
+    assert_eq!(runs(&changed), [run_id(1), run_id(2)]);
+    assert_eq!(changed[0].run, store.summary(run_id(1)).await.unwrap());
+    assert_eq!(changed[0].run.status, RunStatus::Suspended);
+    // It goes on: only its latest change is there, behind that of the other.
+    store.append(&mut one, vec![note(2)]).await.unwrap();
+    let changed = store.changed(last, 9).await.unwrap();
+    assert_eq!(runs(&changed), [run_id(2), run_id(1)]);
+    assert_eq!(runs(&store.changed(last, 1).await.unwrap()), [run_id(2)]);
+    assert_eq!(changed[1].number, store.last_change().await.unwrap());
+    assert_eq!(store.changed(u64::MAX, 9).await.unwrap(), Vec::new());
+}
+
+/// The title says it.
+pub async fn who_follows_changes_misses_none<S: Store>(new: impl Fn() -> S) {
+    let (store, owner) = (new(), Owner::in_process());
+    let (mut seen, mut number) = (BTreeMap::new(), 0);
+    for run in 1..=9 {
+        let mut lease = create(&store, new_run(run, &owner)).await;
+        if run % 3 == 0 {
+            for change in store.changed(number, 2).await.unwrap() {
+                assert!(change.number > number, "{change:?}");
+                number = change.number;
+                seen.insert(change.run.run, change.run.status);
+            }
+        }
+        store.append(&mut lease, vec![completed(9)]).await.unwrap();
+    }
+    loop {
+        let changes = store.changed(number, 2).await.unwrap();
+        let Some(last) = changes.last() else { break };
+        number = last.number;
+        seen.extend(changes.iter().map(|change| (change.run.run, change.run.status)));
+    }
+    let all = store.runs(&RunFilter::default()).await.unwrap();
+    assert_eq!(seen, all.iter().map(|run| (run.run, run.status)).collect());
+    assert_eq!(number, store.last_change().await.unwrap());
+}
+
+fn completed(time: u64) -> NewRecord {
+    NewRecord::new(at(time), Body::Completed { response: response(Status::Completed) })
+}

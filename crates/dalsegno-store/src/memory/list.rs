@@ -3,7 +3,7 @@
 use dalsegno_core::RunId;
 
 use super::Shelf;
-use crate::run::{RunFilter, RunSummary};
+use crate::run::{Change, RunFilter, RunSummary};
 
 impl Shelf {
     /// The runs that fit, the newest first.
@@ -34,6 +34,16 @@ impl Shelf {
         found.sort_unstable_by_key(|(number, _)| std::cmp::Reverse(*number));
         found.truncate(filter.limit as usize);
         found.into_iter().map(|(_, run)| run).collect()
+    }
+
+    /// The runs whose status has changed since a change, in the order of their latest changes.
+    pub(super) fn changed(&self, after: u64, limit: u32) -> Vec<Change> {
+        let later = self.runs.iter().filter(|(_, run)| run.changed > after);
+        let mut found: Vec<Change> =
+            later.map(|(id, run)| Change { number: run.changed, run: run.summary(*id) }).collect();
+        found.sort_unstable_by_key(|change| change.number);
+        found.truncate(limit as usize);
+        found
     }
 
     /// The number of records of each of these runs that is there.

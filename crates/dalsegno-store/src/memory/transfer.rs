@@ -90,6 +90,7 @@ impl Shelf {
             keys: self.keys.clone(),
             roots: self.roots.clone(),
             created: self.created,
+            changes: self.changes,
             ..Self::default()
         };
         for run in archive.runs {
@@ -101,7 +102,8 @@ impl Shelf {
             imported.added.push(run.run);
             entering.take_in(run, archive.foreign)?;
         }
-        let Self { created, runs, keys, roots, configs: _, blobs: _, spending: _ } = entering;
+        let Self { created, changes, runs, keys, roots, configs: _, blobs: _, spending: _ } = entering;
+        self.changes = changes;
         (self.created, self.runs, self.keys, self.roots) = (created, runs, keys, roots);
         for (digest, json) in archive.configs {
             self.configs.entry(digest).or_insert(json);
@@ -125,6 +127,7 @@ impl Shelf {
         let damage = || ReadError::Damaged(Damage { run: id, seq: 0, what: Flaw::Form, intact: 0 });
         let run = Run {
             number: self.next(),
+            changed: self.next_change(),
             agent: copies.agent.parse().map_err(|_| damage())?,
             copies,
             request_digest,

@@ -45,7 +45,7 @@ use crate::owner::Owner;
 use crate::page::Page;
 use crate::progress::Progress;
 use crate::record::{NewRecord, Record};
-use crate::run::{Created, NewRun, RunFilter, RunSummary, Snapshot};
+use crate::run::{Change, Created, NewRun, RunFilter, RunSummary, Snapshot};
 use crate::shares::Turn;
 use crate::snapshot::StoredSnapshot;
 use crate::spending::{Allowance, ReserveError};
@@ -288,6 +288,14 @@ impl Store for SqliteStore {
     async fn runs(&self, filter: &RunFilter) -> Result<Vec<RunSummary>, ReadError> {
         let filter = filter.clone();
         self.readers.call(move |connection| read::runs(connection, &filter)).await
+    }
+
+    async fn changed(&self, after: u64, limit: u32) -> Result<Vec<Change>, ReadError> {
+        self.readers.call(move |connection| read::changed(connection, after, limit)).await
+    }
+
+    async fn last_change(&self) -> Result<u64, ReadError> {
+        self.readers.call(read::last_change).await
     }
 
     async fn find_runs(&self, prefix: &str) -> Result<Vec<RunId>, ReadError> {

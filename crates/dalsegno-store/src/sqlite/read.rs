@@ -15,7 +15,7 @@ use crate::origin::Foreign;
 use crate::owner::OwnerId;
 use crate::page::Page;
 use crate::record::{Record, RecordKind};
-use crate::run::{FOUND_MAX, Progress, RunFilter, RunStatus, RunSummary, Snapshot, prefix_range};
+use crate::run::{Change, FOUND_MAX, Progress, RunFilter, RunStatus, RunSummary, Snapshot, prefix_range};
 use crate::snapshot::StoredSnapshot;
 use crate::waiting::WaitingSet;
 
@@ -301,7 +301,7 @@ pub(super) fn damaged_row(run: RunId) -> ReadError {
     ReadError::Damaged(Damage { run, seq: 0, what: Flaw::Row, intact: 0 })
 }
 
-const SUMMARY: &str = "SELECT run, agent, tenant, session, status, started_at, updated_at, next_seq, config, wake_at, owner, parent, waiting, origin FROM run";
+const SUMMARY: &str = "SELECT run, agent, tenant, session, status, started_at, updated_at, next_seq, config, wake_at, owner, parent, waiting, origin, changed FROM run";
 
 /// Reads one line of the listing.
 pub(super) fn summary(connection: &Connection, run: RunId) -> Result<RunSummary> {
@@ -312,6 +312,25 @@ pub(super) fn summary(connection: &Connection, run: RunId) -> Result<RunSummary>
         Some(row) => parse_summary(row),
         None => Err(Fault::Refused(ReadError::UnknownRun { run })),
     }
+}
+
+/// Lists the runs whose status has changed since a change, in the order of their latest changes.
+pub(super) fn changed(connection: &Connection, after: u64, limit: u32) -> Result<Vec<Change>> {
+    let sql = format!("{SUMMARY} WHERE changed > ?1 ORDER BY changed LIMIT ?2");
+    let mut statement = connection.prepare_cached(&sql)?;
+    let mut rows = statement.query(params![i64::try_from(after).unwrap_or(i64::MAX), limit])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        found.push(Change { number: row.get::<_, i64>(14)?.cast_unsigned(), run: parse_summary(row)? });
+    }
+    Ok(found)
+}
+
+/// The number of the latest change.
+pub(super) fn last_change(connection: &Connection) -> Result<u64> {
+    let mut statement = connection.prepare_cached("SELECT max(number) FROM change")?;
+    let number: Option<i64> = statement.query_row([], |row| row.get(0))?;
+    Ok(number.unwrap_or(0).cast_unsigned())
 }
 
 /// Lists runs, the newest first.

@@ -141,8 +141,8 @@ pub(super) fn insert_run(
     connection
         .prepare_cached(
             "INSERT INTO run (run, agent, tenant, session, config, start_key, request_digest, status, wake_at,
-                started_at, updated_at, owner, epoch, next_seq, head, parent, waiting, origin)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)",
+                started_at, updated_at, owner, epoch, next_seq, head, parent, waiting, origin, changed)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)",
         )?
         .execute(params![
             run.as_bytes(),
@@ -163,11 +163,19 @@ pub(super) fn insert_run(
             copies.parent.as_ref().map(RunId::as_bytes),
             copies.progress.waiting.number(),
             origin,
+            next_change(connection)?,
         ])?;
     let row = connection.last_insert_rowid();
     reseal(connection, row)?;
     insert(connection, row, rows)?;
     Ok(row)
+}
+
+/// Draws the number of a change. A transaction that is given up gives it back.
+fn next_change(connection: &Connection) -> Result<i64, rusqlite::Error> {
+    connection
+        .prepare_cached("UPDATE change SET number = number + 1 RETURNING number")?
+        .query_row([], |row| row.get(0))
 }
 
 /// Ends a run with a handover and creates the one that goes on.
@@ -347,6 +355,11 @@ fn move_head_and_status(connection: &Connection, append: &Append) -> Result<bool
             progress.map(|progress| progress.waiting.number()),
             append.late.map(WaitingSet::number),
         ])?;
+    if changed == 1 {
+        connection
+            .prepare_cached("UPDATE run SET changed = ?2 WHERE id = ?1")?
+            .execute([append.row, next_change(connection)?])?;
+    }
     Ok(changed == 1)
 }
 

