@@ -26,9 +26,11 @@ mod key;
 mod schema;
 mod scope;
 mod store;
+mod ticket;
 
 pub use access::{Access, Reach};
 pub use error::{KeyError, OpenError, Refused};
 pub use key::{Key, KeyEntry, KeyState, NewKey};
 pub use scope::{Scope, UnknownScope};
 pub use store::KeyStore;
+pub use ticket::{NoEntry, SESSION_LASTS, SESSION_NAME, TICKET_LASTS, Tickets};

@@ -17,6 +17,7 @@ mod health;
 mod inbox;
 mod limits;
 mod listing;
+mod pages;
 mod params;
 mod problem;
 mod routes;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use dalsegno_access::{Access, Scope};
-use dalsegno_core::RunId;
+use dalsegno_core::{RunId, Usage};
 use dalsegno_store::{RunFilter, RunStatus, RunSummary, Waiting};
 use dalsegno_wire::Listed;
 use serde::{Deserialize, Serialize};
@@ -21,19 +21,19 @@ const PAGE_MAX: u32 = 200;
 /// The entries of a page, unless a client says otherwise.
 const PAGE: u32 = 50;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Query {
-    agent: Option<String>,
-    status: Option<RunStatus>,
-    waiting: Option<Waiting>,
-    session: Option<String>,
-    tenant: Option<String>,
-    parent: Option<String>,
+    pub(crate) agent: Option<String>,
+    pub(crate) status: Option<RunStatus>,
+    pub(crate) waiting: Option<Waiting>,
+    pub(crate) session: Option<String>,
+    pub(crate) tenant: Option<String>,
+    pub(crate) parent: Option<String>,
     /// Only runs that no other run started.
-    root: Option<bool>,
-    limit: Option<u32>,
-    cursor: Option<String>,
+    pub(crate) root: Option<bool>,
+    pub(crate) limit: Option<u32>,
+    pub(crate) cursor: Option<String>,
 }
 
 /// A page of a listing.
@@ -49,15 +49,48 @@ pub(crate) async fn list(
     Client(access): Client,
     Params(query): Params<Query>,
 ) -> Result<Json<Page<Listed>>, Problem> {
+    let Page { items: found, next } = find(&shared, &access, query).await?;
+    let mut items = Vec::with_capacity(found.len());
+    for run in &found {
+        let is_interrupted =
+            run.status == RunStatus::Running && run.foreign.is_none() && !shared.journal().is_performed(run);
+        let (asked, usage) = content(&shared, &access, run).await;
+        items.push(Listed::of(run, asked.as_deref(), is_interrupted, usage));
+    }
+    Ok(Json(Page { items, next }))
+}
+
+/// What a run was asked and what it used. What it was asked is content: that of an erased or damaged run cannot be read, and the
+/// rest of its line can.
+pub(crate) async fn content(
+    shared: &Shared,
+    access: &Access,
+    run: &RunSummary,
+) -> (Option<String>, Option<Usage>) {
+    match access.may(Scope::RunsRead) {
+        true => (
+            shared.journal().asked(run.run).await.ok().map(|request| request.text),
+            shared.journal().recorded_usage(run).await.ok().flatten(),
+        ),
+        false => (None, None),
+    }
+}
+
+/// Finds the runs that are in reach and fit a query.
+pub(crate) async fn find(
+    shared: &Shared,
+    access: &Access,
+    query: Query,
+) -> Result<Page<RunSummary>, Problem> {
     let Query { agent, status, waiting, session, tenant, parent, root, limit, cursor } = query;
     let facts = serde_json::json!([access.tenant(), agent, status, waiting, session, tenant, parent, root]);
     let list = List::of("runs", &facts);
     let limit = page(limit)?;
-    let nothing = || Ok(Json(Page { items: Vec::new(), next: None }));
-    let Some(tenant) = tenant_filter(&access, tenant) else { return nothing() };
+    let nothing = || Ok(Page { items: Vec::new(), next: None });
+    let Some(tenant) = tenant_filter(access, tenant) else { return nothing() };
     let Ok(agent) = agent.map(|agent| agent.parse()).transpose() else { return nothing() };
     let parent = match parent {
-        Some(parent) => Some(shared.run(&access, &parent).await?.run),
+        Some(parent) => Some(shared.run(access, &parent).await?.run),
         None => None,
     };
     let filter = RunFilter {
@@ -70,27 +103,13 @@ pub(crate) async fn list(
         roots_only: root.unwrap_or(false),
         // What a foreign run waits for cannot be answered here.
         foreign: waiting.map(|_| false),
-        after: begin(&shared, &access, &list, cursor).await?,
+        after: begin(shared, access, &list, cursor).await?,
         limit: limit + 1,
         ..RunFilter::default()
     };
     let mut found = shared.journal().runs(&filter).await?;
     let next = cut(&list, &mut found, limit);
-    let mut items = Vec::with_capacity(found.len());
-    for run in &found {
-        let is_interrupted =
-            run.status == RunStatus::Running && run.foreign.is_none() && !shared.journal().is_performed(run);
-        // What it was asked is content. That of an erased or damaged run cannot be read, and the rest of its line can.
-        let (asked, usage) = match access.may(Scope::RunsRead) {
-            true => (
-                shared.journal().asked(run.run).await.ok().map(|request| request.text),
-                shared.journal().recorded_usage(run).await.ok().flatten(),
-            ),
-            false => (None, None),
-        };
-        items.push(Listed::of(run, asked.as_deref(), is_interrupted, usage));
-    }
-    Ok(Json(Page { items, next }))
+    Ok(Page { items: found, next })
 }
 
 /// The number of entries of a page.

@@ -6,13 +6,13 @@ use axum::Router;
 use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::middleware::{from_fn, from_fn_with_state};
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 use axum::routing::{MethodRouter, get, post};
 use dalsegno_access::Scope;
 
 use crate::problem::{Code, Problem};
 use crate::shared::Shared;
-use crate::{agents, answers, events, fork, guard, health, inbox, listing, runs};
+use crate::{agents, answers, events, fork, guard, health, inbox, listing, pages, runs};
 
 /// One address.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,6 +62,7 @@ pub(crate) fn router(shared: Arc<Shared>) -> Router {
         router = router.route(path, handler);
     }
     router
+        .merge(pages::router(&shared))
         .fallback(unknown)
         .method_not_allowed_fallback(other_method)
         .layer(from_fn_with_state(Arc::clone(&shared), guard::host))
@@ -77,8 +78,10 @@ async fn plain(request: Request, next: axum::middleware::Next) -> Response {
     response
 }
 
-async fn unknown() -> Problem {
-    Problem::new(Code::NotFound, "there is nothing at this address", "see the addresses in the book")
+async fn unknown(request: Request) -> Response {
+    let problem =
+        Problem::new(Code::NotFound, "there is nothing at this address", "see the addresses in the book");
+    pages::dressed(&request, problem.into_response())
 }
 
 async fn other_method() -> Problem {

@@ -13,6 +13,7 @@ use tokio::sync::watch;
 
 use crate::hands::Hands;
 use crate::limits::Limits;
+use crate::pages::Pages;
 use crate::problem::Problem;
 
 /// What all requests share.
@@ -24,6 +25,7 @@ pub(crate) struct Shared {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) limits: Limits,
     pub(crate) hands: Hands,
+    pub(crate) pages: Pages,
     /// Whether the server is stopping.
     pub(crate) stopping: watch::Receiver<bool>,
 }

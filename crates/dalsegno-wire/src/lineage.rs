@@ -37,9 +37,19 @@ pub struct Lineage {
 impl Lineage {
     /// The parent of a run, the run that it is a fork of, and what differs from that one.
     pub async fn of(inspection: &Inspection, journal: &Journal) -> Self {
-        let summary = &inspection.summary;
-        let mut lineage = Self { parent: summary.parent, ..Self::default() };
-        match inspection.records.get(1).map(|record| &record.body) {
+        let second = inspection.records.get(1).map(|record| &record.body);
+        Self::from_record(inspection.summary.parent, &inspection.config, second, journal).await
+    }
+
+    /// The same from the second record of a run, which says where it came from.
+    pub async fn from_record(
+        parent: Option<RunId>,
+        config: &AgentConfig,
+        second: Option<&Body>,
+        journal: &Journal,
+    ) -> Self {
+        let mut lineage = Self { parent, ..Self::default() };
+        match second {
             Some(Body::Forked { run, step, overrides, .. }) => {
                 lineage.forked_from = Some(*run);
                 lineage.from_step = Some(*step);
@@ -60,9 +70,8 @@ impl Lineage {
                 Mind::Model(mind) => Some(mind.model.name.clone()),
                 Mind::Plan(_) => None,
             };
-            lineage.model =
-                model(&inspection.config).filter(|own| model(&other).is_none_or(|was| was != *own));
-            lineage.other_configuration = *other != *inspection.config;
+            lineage.model = model(config).filter(|own| model(&other).is_none_or(|was| was != *own));
+            lineage.other_configuration = *other != *config;
         }
         lineage
     }
