@@ -3,6 +3,7 @@
 
 mod client;
 mod hostile;
+mod pages;
 mod runs;
 mod streams;
 mod tenants;

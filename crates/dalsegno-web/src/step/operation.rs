@@ -67,6 +67,8 @@ pub enum Block {
     Json(Markup),
     /// A call that a model wants: the tool and its arguments.
     Call(String, Markup),
+    /// JSON that is shown when a person asks for it.
+    Folded(&'static str, Markup),
     /// A remark of the debugger.
     Note(String),
     /// An error.
@@ -106,7 +108,9 @@ impl OperationCard {
                 .filter(|attempts| *attempts > 1)
                 .map(|attempts| text::count(attempts.into(), "attempt")),
         );
-        if let Some(Outcome::ModelReplied(reply)) = &view.outcome {
+        if let Some(Outcome::ModelReplied(reply)) = &view.outcome
+            && reply.input_tokens + reply.output_tokens > 0
+        {
             let about = if reply.estimated { "about " } else { "" };
             let (sent, got) = (text::grouped(reply.input_tokens), text::grouped(reply.output_tokens));
             facts.push(format!("{about}{sent} tokens in, {got} out"));
@@ -271,11 +275,19 @@ fn content(outcome: &Outcome, blocks: &mut Vec<Block>, hits: &mut Vec<Hit>) {
     match outcome {
         Outcome::ModelReplied(reply) => blocks.extend(reply.parts.iter().map(part)),
         Outcome::ToolReturned(returned) => {
-            match &returned.structured {
-                Some(structured) => blocks.push(value(structured)),
-                None if returned.text.is_empty() => {}
-                None if returned.is_error => blocks.push(Block::Bad(shown(&returned.text))),
-                None => blocks.push(Block::Text(shown(&returned.text))),
+            let structured = returned.structured.as_ref().filter(|structured| !structured.is_null());
+            blocks.extend(structured.map(value));
+            let is_new = structured.is_none_or(|structured| structured.as_str() != Some(&returned.text));
+            if is_new && !returned.text.is_empty() {
+                let words = shown(&returned.text);
+                blocks.push(if returned.is_error { Block::Bad(words) } else { Block::Text(words) });
+            }
+            if blocks.is_empty() {
+                blocks.push(Block::Note("It returned no value.".to_owned()));
+            }
+            if !returned.actions.is_empty() {
+                let actions = serde_json::to_value(&returned.actions).unwrap_or_default();
+                blocks.push(Block::Folded("What the tool did", Markup::json(&actions)));
             }
             blocks.extend(returned.files.iter().map(|file| {
                 named(
