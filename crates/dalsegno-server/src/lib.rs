@@ -24,6 +24,7 @@ mod routes;
 mod runs;
 mod shared;
 mod sse;
+mod steps;
 
 pub use accept::{ServeError, Server};
 pub use problem::Code;

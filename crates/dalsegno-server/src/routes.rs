@@ -12,7 +12,7 @@ use dalsegno_access::Scope;
 
 use crate::problem::{Code, Problem};
 use crate::shared::Shared;
-use crate::{agents, answers, events, fork, guard, health, inbox, listing, pages, runs};
+use crate::{agents, answers, events, fork, guard, health, inbox, listing, pages, runs, steps};
 
 /// One address.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,6 +36,8 @@ fn table() -> Vec<(&'static str, &'static str, Option<Scope>, Handler)> {
         ("POST", "/v1/runs/{id}/answers", Some(Scope::AnswersWrite), post(answers::answer)),
         ("POST", "/v1/runs/{id}/cancel", Some(Scope::RunsWrite), post(runs::cancel)),
         ("POST", "/v1/runs/{id}/fork", Some(Scope::RunsWrite), post(fork::fork)),
+        ("GET", "/v1/runs/{id}/steps/{step}", Some(Scope::RunsRead), get(steps::step)),
+        ("GET", "/v1/diff", Some(Scope::RunsRead), get(steps::diff)),
         ("GET", "/v1/inbox", Some(Scope::RunsRead), get(inbox::list)),
         ("GET", "/v1/agents", Some(Scope::AgentsRead), get(agents::list)),
         ("GET", "/metrics", Some(Scope::MetricsRead), get(health::metrics)),

@@ -10,6 +10,8 @@ export const main = () => document.getElementById("main");
 export async function read(address, signal) {
   if (!canSwap) return null;
   const answer = await fetch(address, { headers: { accept: "text/html" }, signal, credentials: "same-origin" });
+  // The session has ended: the server asks for a key on this very page.
+  if (answer.status === 401) location.reload();
   const url = new URL(answer.url);
   if (!answer.ok || url.origin !== location.origin || !answer.headers.get("content-type")?.startsWith("text/html")) return null;
   const page = Document.parseHTML(await answer.text(), { sanitizer: {} });

@@ -8,6 +8,7 @@ mod event;
 mod lineage;
 mod operation;
 mod run;
+mod step;
 pub mod time;
 
 pub use answer::{Answer, Answered, Given};
@@ -15,3 +16,4 @@ pub use event::{Entry, Event, Events};
 pub use lineage::Lineage;
 pub use operation::{attempts, elapsed};
 pub use run::{ErasedRun, Listed, Replayed, Run, Shown, Standing, Waiting, end};
+pub use step::Step;

@@ -48,6 +48,11 @@ impl Pages {
     pub(crate) fn new(tickets: Arc<Tickets>) -> Self {
         Self { tickets, walks: Walks::default() }
     }
+
+    /// The runs that are walked through, which the API does as well.
+    pub(crate) fn walks(&self) -> &Walks {
+        &self.walks
+    }
 }
 
 type Handler = MethodRouter<Arc<Shared>>;

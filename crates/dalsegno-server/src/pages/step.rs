@@ -19,8 +19,9 @@ use super::run::stops;
 use super::{html, shell};
 use crate::guard::Client;
 use crate::params::Params;
-use crate::problem::{Code, Problem};
+use crate::problem::Problem;
 use crate::shared::Shared;
+use crate::steps::place;
 
 /// Most records of a run whose values are traced without being asked: each look folds the run up to the step.
 const TRACED: u64 = 600;
@@ -55,26 +56,6 @@ pub(super) async fn show(
     let page = page(&shared, &access, &summary, &walk, (place, scene.as_ref()), &traced);
     drop(walk);
     Ok(html(&page))
-}
-
-/// The place of a step by its number, or of the end.
-fn place(walk: &Walk, step: &str) -> Result<usize, Problem> {
-    let outline = walk.outline();
-    let found = match (step, step.parse::<u64>()) {
-        ("end", _) => outline.ending.as_ref().map(|_| outline.steps.len()),
-        (_, Ok(number)) => {
-            let place = outline.place_of(number);
-            outline.steps.get(place).filter(|one| one.step == number).map(|_| place)
-        }
-        (_, Err(_)) => None,
-    };
-    found.ok_or_else(|| {
-        let help = match outline.shares {
-            Some((run, first)) => format!("the steps before step {first} are those of run {run}"),
-            None => "see the timeline of the run".to_owned(),
-        };
-        Problem::new(Code::NotFound, "the run has no such step of its own", help)
-    })
 }
 
 /// Where the values of requests came from: of the operation that is asked about, else of all, if that is quick.

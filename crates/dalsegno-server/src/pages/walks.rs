@@ -16,11 +16,11 @@ type Kept = VecDeque<(RunId, Arc<Mutex<Walk>>)>;
 
 /// The walks that are kept, the latest used last.
 #[derive(Default)]
-pub(super) struct Walks(std::sync::Mutex<Kept>);
+pub(crate) struct Walks(std::sync::Mutex<Kept>);
 
 impl Walks {
     /// The walk through a run, as far as it was recorded by now. Whether the run is in reach was looked at before.
-    pub(super) async fn open(&self, journal: &Journal, run: RunId) -> Result<OwnedMutexGuard<Walk>, Problem> {
+    pub(crate) async fn open(&self, journal: &Journal, run: RunId) -> Result<OwnedMutexGuard<Walk>, Problem> {
         let mut walk = match self.take(run) {
             Some(walk) => walk.lock_owned().await,
             None => {
