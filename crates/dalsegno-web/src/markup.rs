@@ -1,6 +1,6 @@
 //! JSON with colours: the one place that writes markup itself.
 
-use std::fmt;
+use std::{fmt, io};
 
 use dalsegno_screen::inert;
 use serde_json::Value;
@@ -15,18 +15,41 @@ pub struct Markup(String);
 impl Markup {
     /// A value in lines, with every hidden character escaped.
     pub fn json(value: &Value) -> Self {
-        let json = serde_json::to_string_pretty(value).unwrap_or_default();
-        let json = inert(&json);
-        let end = json.floor_char_boundary(BYTES.min(json.len()));
-        let mut markup = String::with_capacity(end * 2);
-        colour(&json[..end], &mut markup);
-        if end < json.len() {
-            let rest = crate::text::count((json.len() - end) as u64, "byte");
-            markup.push_str("\n<span class=\"cut\">… ");
-            markup.push_str(&rest);
-            markup.push_str(" more: <code>dalsegno show RUN --op ID --full</code></span>");
+        Self::within(value, BYTES)
+    }
+
+    /// The same, cut after about so many bytes: no more of a large value is looked at.
+    pub fn within(value: &Value, bytes: usize) -> Self {
+        let mut begun = Begun { text: Vec::new(), most: bytes };
+        let is_whole = serde_json::to_writer_pretty(&mut begun, value).is_ok();
+        // It may be cut within a character.
+        let json = String::from_utf8_lossy(&begun.text);
+        let json = inert(json.trim_end_matches(char::REPLACEMENT_CHARACTER));
+        let mut markup = String::with_capacity(json.len() * 2);
+        colour(&json, &mut markup);
+        if !is_whole {
+            markup.push_str("\n<span class=\"cut\">… the rest is left out: <code>dalsegno show RUN --full</code> has all of it</span>");
         }
         Self(markup)
+    }
+}
+
+/// The beginning of what is written.
+struct Begun {
+    text: Vec<u8>,
+    most: usize,
+}
+
+impl io::Write for Begun {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let room = self.most.saturating_sub(self.text.len()).min(bytes.len());
+        self.text.extend_from_slice(&bytes[..room]);
+        // Nothing was taken: then the writer ends.
+        Ok(room)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -140,6 +163,12 @@ mod tests {
     #[test]
     fn a_long_value_is_cut_and_says_so() {
         let markup = Markup::json(&json!("é".repeat(BYTES))).to_string();
-        assert!(markup.contains("bytes more"), "{}", &markup[markup.len() - 200..]);
+        assert!(markup.contains("the rest is left out"), "{}", markup.len());
+        assert!(
+            markup.len() < BYTES + 1_000 && !markup.contains(char::REPLACEMENT_CHARACTER),
+            "{}",
+            markup.len()
+        );
+        assert!(!Markup::within(&json!("12345678"), 10).to_string().contains("left out"));
     }
 }

@@ -275,12 +275,12 @@ impl Origin {
 }
 
 impl Timeline {
-    /// The window of rows that begins at `from`, of a walk as far as it was read. `current` is the step that is shown beside.
+    /// The window of rows from `from` on, of a walk as far as it was read. `current` is the step that is shown beside.
     pub fn of(walk: &Walk, from: usize, current: Option<&str>) -> Self {
         let outline = walk.outline();
         let id = walk.summary().run.to_string();
         let known = rows(outline);
-        let from = from.min(known.saturating_sub(1)) / WINDOW * WINDOW;
+        let from = from.min(known.saturating_sub(1));
         let mut rows = window(outline, &id, from..from + WINDOW);
         for row in &mut rows {
             row.is_current = current.is_some_and(|current| row.step == current);
@@ -291,7 +291,7 @@ impl Timeline {
         let has_more = from + WINDOW < known || !is_whole;
         let windows = Windows {
             first: (from > WINDOW).then(|| at(0)),
-            previous: (from > 0).then(|| at(from - WINDOW)),
+            previous: (from > 0).then(|| at(from.saturating_sub(WINDOW))),
             next: has_more.then(|| at(from + WINDOW)),
             last: has_more.then(|| format!("/runs/{id}?from=end")),
         };

@@ -19,6 +19,9 @@ pub use self::happened::Happening;
 pub use self::operation::{Block, Hit, OperationCard};
 pub use self::prompt::{Message, PromptCard};
 
+/// Most bytes of the state on a page: it grows with the run, and is looked at less than what changed.
+const STATE: usize = 16 * 1024;
+
 /// A step of a run, or its end.
 #[derive(Debug, Clone, Template)]
 #[template(path = "step.html")]
@@ -47,7 +50,7 @@ pub struct StepPage {
 #[derive(Debug, Clone)]
 pub struct StepBody {
     /// Why the core asked for what it asked.
-    pub decisions: Vec<String>,
+    pub decisions: Vec<Vec<(bool, String)>>,
     /// What it asked for.
     pub operations: Vec<OperationCard>,
     /// How the state differs from that of the step before.
@@ -120,10 +123,14 @@ impl StepBody {
         let at = (!view.operations.is_empty() && around.may_fork)
             .then(|| format!("/runs/{}/fork?at={}", around.run, view.step));
         Self {
-            decisions: view.decisions.iter().map(|decision| text::shown(decision, 2_000)).collect(),
+            decisions: view
+                .decisions
+                .iter()
+                .map(|decision| text::parts(&text::shown(decision, 2_000)))
+                .collect(),
             operations,
             changes: scene.changes().iter().map(ChangeRow::of).collect(),
-            state: Markup::json(&scene.visible()),
+            state: Markup::within(&scene.visible(), STATE),
             used_before: text::used(&scene.state.usage()),
             spent: scene.spent().as_ref().map(text::used).unwrap_or_default(),
             end: scene.response.as_ref().map(End::of),

@@ -30,11 +30,12 @@ pub fn grouped(number: u64) -> String {
     grouped
 }
 
-/// A span of time, such as `0.04 s`, `12 s` or `3 min 5 s`.
+/// A span of time, such as `40 ms`, `12 s` or `3 min 5 s`.
 pub fn duration(millis: u64) -> String {
     let seconds = millis / 1_000;
     match seconds {
-        0..10 => format!("{}.{:02} s", seconds, millis % 1_000 / 10),
+        0 => format!("{millis} ms"),
+        1..10 => format!("{}.{:02} s", seconds, millis % 1_000 / 10),
         10..60 => format!("{seconds} s"),
         60..3_600 => format!("{} min {} s", seconds / 60, seconds % 60),
         3_600..172_800 => format!("{} h {} min", seconds / 3_600, seconds % 3_600 / 60),
@@ -88,6 +89,12 @@ pub fn shown(text: &str, most: usize) -> String {
     }
 }
 
+/// A text in parts: what stands between backticks is code.
+pub fn parts(text: &str) -> Vec<(bool, String)> {
+    let parts = text.split('`').enumerate().map(|(index, part)| (index % 2 == 1, part.to_owned()));
+    parts.filter(|(_, part)| !part.is_empty()).collect()
+}
+
 /// The same on one line.
 pub fn line(text: &str, most: usize) -> String {
     let end = text.char_indices().nth(most.saturating_mul(4)).map_or(text.len(), |(end, _)| end);
@@ -104,7 +111,7 @@ mod tests {
         assert_eq!([0, 999, 1_000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
         assert_eq!(
             [0, 45, 9_999, 10_000, 61_000, 3_660_000, 200_000_000].map(duration),
-            ["0.00 s", "0.04 s", "9.99 s", "10 s", "1 min 1 s", "1 h 1 min", "2 days"]
+            ["0 ms", "45 ms", "9.99 s", "10 s", "1 min 1 s", "1 h 1 min", "2 days"]
         );
         let at = Timestamp::from_millis(1_000_000);
         assert_eq!(
@@ -121,5 +128,10 @@ mod tests {
         assert_eq!(shown("a\u{202e}b", 99), "a\\u{202e}b");
         assert_eq!(line("a\n  b\tc", 99), "a b c");
         assert_eq!(line("abcdef", 3), "abc…");
+        let code = |text: &str| (true, text.to_owned());
+        assert_eq!(
+            parts("run `past` <b>"),
+            [(false, "run ".to_owned()), code("past"), (false, " <b>".to_owned())]
+        );
     }
 }

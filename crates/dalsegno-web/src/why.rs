@@ -64,7 +64,7 @@ fn by(run: RunId, author: &Author) -> Place {
             href: Some(operation(run, *step, completion)),
             excerpt: String::new(),
         },
-        Author::Plan { place } => plain(format!("the plan: {}", text::line(place, 120))),
+        Author::Plan { place } => plain(format!("the plan: {}", text::line(&place.replace('`', ""), 120))),
         Author::Document { tool, call } => {
             plain(format!("the document of {tool}, in the call {}", text::short(call)))
         }

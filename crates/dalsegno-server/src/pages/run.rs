@@ -47,7 +47,7 @@ pub(super) async fn show(
         "" => 0,
         "end" => {
             walk.read_all().await?;
-            rows(walk.outline()).saturating_sub(1)
+            rows(walk.outline()).saturating_sub(WINDOW)
         }
         number => number.parse().map_err(|_| {
             Problem::parameter(

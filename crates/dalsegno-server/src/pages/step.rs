@@ -28,6 +28,9 @@ const TRACED: u64 = 600;
 /// Most operations of a step whose values are traced without being asked.
 const TRACED_OPERATIONS: usize = 12;
 
+/// Rows that the rail shows before those of the step.
+const BEFORE: usize = 40;
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Query {
@@ -116,7 +119,7 @@ fn page(
         offset: offset.unwrap_or_default(),
         previous: place.checked_sub(1).and_then(address),
         next: address(place + 1),
-        rail: Timeline::of(walk, row_of(outline, place), Some(&number_here)),
+        rail: Timeline::of(walk, row_of(outline, place).saturating_sub(BEFORE), Some(&number_here)),
         body: scene.map(|scene| StepBody::of(scene, &around)),
         stops: stops(walk),
         number: number_here,

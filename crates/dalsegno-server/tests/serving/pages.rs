@@ -213,6 +213,7 @@ async fn a_run_of_another_tenant_is_the_page_of_one_that_does_not_exist() {
     let world = World::new().await;
     let (acme, key) = Browser::with_key(&world, "acme", Scope::ALL).await;
     let theirs = world.all("rival").start("pay", "RIVAL-ONLY").await;
+    world.all("rival").start("pay", "RIVAL-ONLY").await;
     let (id, unknown) = (theirs["run_id"].as_str().unwrap(), "5a".repeat(16));
     let waits = &theirs["waiting_for"][0];
     let (operation, shown) = (waits["operation"].as_str().unwrap(), waits["shown"].as_str().unwrap());
@@ -446,5 +447,31 @@ async fn no_cookie_is_as_good_as_a_key_of_another_kind() {
         assert!(is_sign_in(&answer) || cookie.ends_with(&key[key.len() - 1..]), "{cookie}: {answer:?}");
         let document: Value = browser.get("/v1/runs").await.json();
         assert!(document["code"] == "unauthenticated" || document["items"].is_array(), "{document}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_erased_is_on_no_page_that_was_looked_at_before() {
+    let world = World::new().await;
+    let (browser, key) = Browser::with_key(&world, "acme", Scope::ALL).await;
+    for whole in [true, false] {
+        let run = key.start("ask", "SECRET-TEXT").await;
+        let id = run["run_id"].as_str().unwrap();
+        let operation = run["waiting_for"][0]["operation"].as_str().unwrap();
+        let body = json!({ "answer": { "value": 424_242 } });
+        assert_eq!(key.post(&format!("/v1/runs/{id}/answers"), &body).await.status, 200);
+        key.get(&format!("/v1/runs/{id}?wait=30")).await;
+        let pages =
+            [format!("/runs/{id}"), format!("/runs/{id}/steps/1"), format!("/runs/{id}/fork?op={operation}")];
+        let has = |page: &Answer| page.text.contains("424242") || page.text.contains("SECRET-TEXT");
+        for page in &pages {
+            assert!(has(&browser.get(page).await), "{page}");
+        }
+        let only = (!whole).then(|| operation.parse().unwrap());
+        world.engine.journal().erase(id.parse().unwrap(), only).await.unwrap();
+        for page in &pages {
+            let text = browser.get(page).await.text;
+            assert!(!text.contains("424242") && (!whole || !text.contains("SECRET-TEXT")), "{page}: {text}");
+        }
     }
 }

@@ -16,6 +16,8 @@ use crate::why::Why;
 
 /// Most characters of one text.
 const TEXT: usize = 20_000;
+/// Most bytes of a text that is read as JSON.
+const JSON: usize = 256 * 1024;
 
 /// One operation of a step.
 #[derive(Debug, Clone)]
@@ -182,6 +184,15 @@ fn value(value: &Value) -> Block {
     }
 }
 
+/// A text of a tool: often it is JSON, which is easier to read in lines.
+pub(super) fn words(text: &str) -> Block {
+    let is_json = text.starts_with(['{', '[']) && text.len() <= JSON;
+    match is_json.then(|| serde_json::from_str(text).ok()).flatten() {
+        Some(value) => Block::Json(Markup::json(&value)),
+        None => Block::Text(text::shown(text, TEXT)),
+    }
+}
+
 fn named(name: &'static str, value: impl std::fmt::Display) -> Block {
     Block::Named(name, text::shown(&value.to_string(), TEXT))
 }
@@ -279,8 +290,10 @@ fn content(outcome: &Outcome, blocks: &mut Vec<Block>, hits: &mut Vec<Hit>) {
             blocks.extend(structured.map(value));
             let is_new = structured.is_none_or(|structured| structured.as_str() != Some(&returned.text));
             if is_new && !returned.text.is_empty() {
-                let words = shown(&returned.text);
-                blocks.push(if returned.is_error { Block::Bad(words) } else { Block::Text(words) });
+                blocks.push(match returned.is_error {
+                    true => Block::Bad(shown(&returned.text)),
+                    false => words(&returned.text),
+                });
             }
             if blocks.is_empty() {
                 blocks.push(Block::Note("It returned no value.".to_owned()));

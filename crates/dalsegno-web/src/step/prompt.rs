@@ -3,7 +3,7 @@
 use dalsegno_core::{Entry, OperationId, ReplyPart};
 use dalsegno_history::Scene;
 
-use super::operation::Block;
+use super::operation::{Block, words};
 use crate::markup::Markup;
 use crate::text;
 
@@ -81,11 +81,12 @@ impl PromptCard {
 
 impl Message {
     fn of(entry: &Entry) -> Self {
-        let said = |role, words: &str| Self {
+        let shown = |words: &str| text::shown(words, MESSAGE);
+        let said = |role, text: &str| Self {
             role,
             tool: None,
             is_error: false,
-            blocks: vec![Block::Text(text::shown(words, MESSAGE))],
+            blocks: vec![Block::Text(shown(text))],
         };
         match entry {
             Entry::Instructions(words) => said("system", words),
@@ -101,7 +102,7 @@ impl Message {
                 blocks: reply.parts.iter().map(part).collect(),
             },
             Entry::ToolResult { name, content, is_error, files, .. } => {
-                let mut blocks = vec![Block::Text(text::shown(content, MESSAGE))];
+                let mut blocks = vec![words(content)];
                 blocks.extend(files.iter().map(|file| {
                     let words =
                         format!("{} ({}, {})", file.name, file.media_type, text::count(file.bytes, "byte"));
