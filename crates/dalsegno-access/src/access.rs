@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::scope::Scope;
+use crate::ticket::SESSION_NAME;
 
 /// Whose runs a key reaches.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,6 +45,11 @@ impl Access {
             Some(name) => format!("{name} (key {})", self.key),
             None => format!("key {}", self.key),
         }
+    }
+
+    /// Says whether its key is the one of a browser that signed in with a ticket.
+    pub fn is_session(&self) -> bool {
+        self.name.as_deref() == Some(SESSION_NAME)
     }
 
     /// Says whether it allows something.

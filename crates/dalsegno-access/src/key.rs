@@ -119,7 +119,7 @@ pub(crate) fn new_id() -> Result<String, getrandom::Error> {
     Ok(HEXLOWER.encode(&random::<{ ID / 2 }>()?))
 }
 
-fn random<const N: usize>() -> Result<[u8; N], getrandom::Error> {
+pub(crate) fn random<const N: usize>() -> Result<[u8; N], getrandom::Error> {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes)?;
     Ok(bytes)

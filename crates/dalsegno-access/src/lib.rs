@@ -27,6 +27,7 @@ mod schema;
 mod scope;
 mod seal;
 mod store;
+mod ticket;
 
 pub use access::{Access, Reach};
 pub use error::{KeyError, OpenError, Refused};
@@ -34,3 +35,4 @@ pub use key::{Key, KeyEntry, KeyState, NewKey};
 pub use scope::{Scope, UnknownScope};
 pub use seal::Seals;
 pub use store::KeyStore;
+pub use ticket::{NoEntry, SESSION_LASTS, SESSION_NAME, TICKET_LASTS, Tickets};

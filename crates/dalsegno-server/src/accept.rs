@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{ConnectInfo, Request};
-use dalsegno_access::{KeyStore, Seals};
+use dalsegno_access::{KeyStore, Seals, Tickets};
 use dalsegno_runtime::{Clock, Engine, EngineError, SystemClock, WorkerEvent, WorkerOptions, WorkerReport};
 use dalsegno_telemetry::Telemetry;
 use dalsegno_workspace::ServeSettings;
@@ -23,6 +23,7 @@ use tower::ServiceExt as _;
 
 use crate::hands::Hands;
 use crate::limits::Limits;
+use crate::pages::Pages;
 use crate::routes::router;
 use crate::shared::Shared;
 use crate::tls::{Tls, TlsError};
@@ -89,6 +90,7 @@ pub struct Server {
     tls: Option<Tls>,
     settings: ServeSettings,
     clock: Arc<dyn Clock>,
+    tickets: Arc<Tickets>,
 }
 
 impl Server {
@@ -118,7 +120,8 @@ impl Server {
         let failed = |source| ServeError::Listen { address, source };
         let listener = TcpListener::bind(address).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        Ok(Self { listener, address, engine, keys, telemetry, seals, tls, settings, clock })
+        let tickets = Arc::default();
+        Ok(Self { listener, address, engine, keys, telemetry, seals, tls, settings, clock, tickets })
     }
 
     /// Where it listens; the port that was free if none was named.
@@ -129,6 +132,21 @@ impl Server {
     /// Whether it encrypts connections itself.
     pub fn is_encrypted(&self) -> bool {
         self.tls.is_some()
+    }
+
+    /// Makes a link that signs a browser in to the pages: once, within five minutes, with all scopes but `metrics:read`, for all
+    /// tenants.
+    ///
+    /// # Errors
+    /// When the system has no random numbers.
+    pub fn sign_in_link(&self) -> Result<String, ServeError> {
+        let ticket = self.tickets.issue(self.clock.now().as_millis())?;
+        let place = match self.settings.hosts.first() {
+            Some(host) if self.settings.behind_proxy => format!("https://{host}"),
+            _ if self.is_encrypted() => format!("https://{}", self.address),
+            _ => format!("http://{}", self.address),
+        };
+        Ok(format!("{place}/sign-in?ticket={ticket}"))
     }
 
     /// Serves, and performs runs as a worker does, until `stop` is done. Then it takes nothing new, ends streams and waits, and
@@ -142,7 +160,7 @@ impl Server {
         stop: impl Future<Output = ()>,
         tell: impl FnMut(WorkerEvent<'_>),
     ) -> Result<WorkerReport, ServeError> {
-        let Self { listener, engine, keys, telemetry, seals, tls, settings, clock, .. } = self;
+        let Self { listener, engine, keys, telemetry, seals, tls, settings, clock, tickets, .. } = self;
         let (stopping, stopped) = watch::channel(false);
         let shared = Arc::new(Shared {
             limits: Limits::new(&settings),
@@ -150,6 +168,7 @@ impl Server {
             changes: Arc::default(),
             seals,
             tls,
+            pages: Pages::new(tickets),
             engine: engine.clone(),
             keys,
             telemetry,

@@ -8,12 +8,12 @@ use axum::extract::{Path, State};
 use axum::http::header::HeaderName;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse as _, Response};
-use dalsegno_access::Scope;
+use dalsegno_access::{Access, Scope};
 use dalsegno_core::{Answer as Recorded, OperationId, RunId};
 use dalsegno_history::WaitingOperation;
 use dalsegno_runtime::{EngineError, GateInput, RunEvent, RunHandle};
 use dalsegno_store::{AcquireError, Body, Record};
-use dalsegno_wire::{Answer, Answered, Given, schema};
+use dalsegno_wire::{Answer, Answered, Given as Said, schema};
 use serde::Serialize;
 use utoipa::ToSchema;
 use utoipa_axum::routes;
@@ -77,6 +77,30 @@ pub(crate) async fn answer(
     body::Json(answer): body::Json<Answer>,
 ) -> Result<Response, Problem> {
     let run = shared.run(&access, &id).await?.run;
+    let Given { operation, answer, is_replay } = give(&shared, &access, run, answer).await?;
+    let mut response = told(run, operation, answer);
+    if is_replay {
+        let replayed = HeaderName::from_static("idempotency-replayed");
+        response.headers_mut().insert(replayed, HeaderValue::from_static("true"));
+    }
+    Ok(response)
+}
+
+/// What came of an answer.
+pub(crate) struct Given {
+    operation: Option<OperationId>,
+    pub(crate) answer: Answered,
+    /// The same answer was there before.
+    is_replay: bool,
+}
+
+/// Gives an answer to a run that is in reach.
+pub(crate) async fn give(
+    shared: &Arc<Shared>,
+    access: &Access,
+    run: RunId,
+    answer: Answer,
+) -> Result<Given, Problem> {
     let Answer { operation, shown, answer, by } = answer;
     if let Some(by) = &by {
         params::name("/by", by)?;
@@ -89,10 +113,7 @@ pub(crate) async fn answer(
                 // The same answer again, by a client that did not see the first one arrive.
                 let records = shared.journal().store().read(run, 0).await?;
                 if has_answer(&records, named, &answer) {
-                    let mut response = told(run, operation, Answered::Recorded);
-                    let replayed = HeaderName::from_static("idempotency-replayed");
-                    response.headers_mut().insert(replayed, HeaderValue::from_static("true"));
-                    return Ok(response);
+                    return Ok(Given { operation, answer: Answered::Recorded, is_replay: true });
                 }
             }
             let detail = match operation {
@@ -121,6 +142,7 @@ pub(crate) async fn answer(
     };
     let operation = waits.operation;
     let input = GateInput::to(&waits, answer.into()).by(by);
+    let shared = Arc::clone(shared);
     let given = async move {
         match shared.engine.resume(run, vec![input.clone()]).await {
             // The answer to a child run is passed on to it.
@@ -135,7 +157,8 @@ pub(crate) async fn answer(
             Err(error) => Err(error.into()),
         }
     };
-    Ok(told(run, Some(operation), Shared::whole(given).await?))
+    let answer = Shared::whole(given).await?;
+    Ok(Given { operation: Some(operation), answer, is_replay: false })
 }
 
 fn told(run: RunId, operation: Option<OperationId>, answer: Answered) -> Response {
@@ -164,21 +187,21 @@ fn find(
 }
 
 /// Says whether an operation has this very answer.
-fn has_answer(records: &[Record], operation: OperationId, given: &Given) -> bool {
+fn has_answer(records: &[Record], operation: OperationId, given: &Said) -> bool {
     let records = records.iter().rev().filter(|record| record.operation == Some(operation));
     let answer = records.filter_map(|record| match &record.body {
         Body::Answered { answer } => Some(answer),
         _ => None,
     });
     answer.take(1).any(|answer| match (answer, given) {
-        (Recorded::Approved { edited: None, .. }, Given::Approve { arguments: None, .. })
-        | (Recorded::Denied { .. }, Given::Deny { .. })
-        | (Recorded::NotDone { .. }, Given::NotHappened {}) => true,
-        (Recorded::Given { value, .. } | Recorded::Supplied { value, .. }, Given::Value(given)) => {
+        (Recorded::Approved { edited: None, .. }, Said::Approve { arguments: None, .. })
+        | (Recorded::Denied { .. }, Said::Deny { .. })
+        | (Recorded::NotDone { .. }, Said::NotHappened {}) => true,
+        (Recorded::Given { value, .. } | Recorded::Supplied { value, .. }, Said::Value(given)) => {
             value == given
         }
-        (Recorded::Done { result, error: None, .. }, Given::Happened { result: given }) => result == given,
-        (Recorded::Done { error: Some(error), .. }, Given::Refused { error: given }) => error == given,
+        (Recorded::Done { result, error: None, .. }, Said::Happened { result: given }) => result == given,
+        (Recorded::Done { error: Some(error), .. }, Said::Refused { error: given }) => error == given,
         _ => false,
     })
 }

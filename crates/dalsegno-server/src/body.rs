@@ -47,7 +47,7 @@ impl<T: DeserializeOwned> FromRequest<Arc<Shared>> for Json<T> {
     }
 }
 
-async fn collect(body: Body, most: u64) -> Result<Vec<u8>, Problem> {
+pub(crate) async fn collect(body: Body, most: u64) -> Result<Vec<u8>, Problem> {
     let limited = Limited::new(body, usize::try_from(most).unwrap_or(usize::MAX));
     match tokio::time::timeout(PATIENCE, limited.collect()).await {
         Err(_) => Err(Problem::new(

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use axum::extract::{Path, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
-use dalsegno_access::Scope;
-use dalsegno_core::OperationId;
+use dalsegno_access::{Access, Scope};
+use dalsegno_core::{OperationId, RunId};
 use dalsegno_history::{FoldError, HistoryError};
 use dalsegno_runtime::{EngineError, ForkOptions};
 use dalsegno_wire::schema;
@@ -25,24 +25,24 @@ use crate::runs::{Beginning, begun};
 use crate::shared::Shared;
 
 /// Where a run is forked, and what differs.
-#[derive(Deserialize, ToSchema)]
+#[derive(Deserialize, Default, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = Fork)]
 pub(crate) struct ForkBody {
     /// The step that is asked for anew; without it, the one after the replaced outcomes, or else the last one.
     #[serde(default, deserialize_with = "body::whole")]
     #[schema(minimum = 1)]
-    at: Option<u64>,
+    pub(crate) at: Option<u64>,
     /// Outcomes by operation, in place of those that the run had.
     #[serde(default)]
     #[schema(schema_with = outcomes)]
-    set: BTreeMap<OperationId, Value>,
+    pub(crate) set: BTreeMap<OperationId, Value>,
     /// Another model of `dalsegno.toml`.
     #[serde(default)]
-    model: Option<String>,
+    pub(crate) model: Option<String>,
     /// Effects that may not be repeated happen without a question. It needs the scope `answers:write`.
     #[serde(default)]
-    live_effects: bool,
+    pub(crate) live_effects: bool,
 }
 
 fn outcomes() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
@@ -81,15 +81,26 @@ pub(crate) async fn fork(
     headers: HeaderMap,
     body::Json(fork): body::Json<ForkBody>,
 ) -> Result<Response, Problem> {
-    if shared.is_stopping() {
-        return Err(Problem::stopping());
-    }
     if params::idempotency_key(&headers)?.is_some() {
         let help = "leave it out; a fork that is sent twice is two forks";
         return Err(Problem::parameter("idempotency-key", "is not taken for forks", help));
     }
     let wait = params::preferred_wait(&headers)?;
-    let run = shared.run(&access, &id).await?.run;
+    let run = perform(&shared, &access, &id, fork).await?;
+    begun(&shared, &access, run, wait).await
+}
+
+/// Forks a run that is in reach, and performs the fork.
+pub(crate) async fn perform(
+    shared: &Arc<Shared>,
+    access: &Access,
+    id: &str,
+    fork: ForkBody,
+) -> Result<RunId, Problem> {
+    if shared.is_stopping() {
+        return Err(Problem::stopping());
+    }
+    let run = shared.run(access, id).await?.run;
     let ForkBody { at, set, model, live_effects } = fork;
     // An outcome may be a person's answer, and effects that do not ask are agreed to in advance.
     if (live_effects || !set.is_empty()) && !access.may(Scope::AnswersWrite) {
@@ -100,7 +111,7 @@ pub(crate) async fn fork(
         at => at,
     };
     let options = ForkOptions { at, set: set.into_iter().collect(), config: None, model, live_effects };
-    let own = Arc::clone(&shared);
+    let own = Arc::clone(shared);
     let forked = async move {
         let handle = match own.engine.fork(run, options).await {
             // The run was not through with the steps before: nothing was begun.
@@ -118,6 +129,5 @@ pub(crate) async fn fork(
         own.hands.hold(handle);
         Ok(run)
     };
-    let run = Shared::whole(forked).await?;
-    begun(&shared, &access, run, wait).await
+    Shared::whole(forked).await
 }

@@ -11,6 +11,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use dalsegno_access::{Access, Refused, Scope};
 
+use crate::pages::session;
 use crate::params;
 use crate::problem::{Code, Problem};
 use crate::shared::Shared;
@@ -61,6 +62,11 @@ fn admit(shared: &Shared, request: &Request, scope: Scope) -> Result<Access, Pro
         let (scheme, key) = header.split_once(' ')?;
         scheme.eq_ignore_ascii_case("bearer").then(|| key.trim())
     });
+    // The pages ask for streams with the cookie of their session.
+    let key = match header {
+        Some(_) => key,
+        None => session::key_of(request)?,
+    };
     let checked = shared.keys.check(key.unwrap_or_default(), shared.now());
     let access = match checked {
         Ok(access) => access,
@@ -82,7 +88,7 @@ fn admit(shared: &Shared, request: &Request, scope: Scope) -> Result<Access, Pro
     if access.may(scope) { Ok(access) } else { Err(Problem::forbidden(scope)) }
 }
 
-fn address(request: &Request) -> Option<IpAddr> {
+pub(crate) fn address(request: &Request) -> Option<IpAddr> {
     request.extensions().get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(address)| address.ip())
 }
 
@@ -95,7 +101,7 @@ pub(crate) async fn host(State(shared): State<Arc<Shared>>, request: Request, ne
     let host = request.uri().host().or_else(|| header.map(without_port));
     let is_known = host.is_some_and(|host| {
         let host = host.to_ascii_lowercase();
-        ["localhost", "127.0.0.1", "[::1]"].contains(&host.as_str()) || shared.settings.hosts.contains(&host)
+        is_this_machine(&host) || shared.settings.hosts.contains(&host)
     });
     if is_known {
         return next.run(request).await;
@@ -108,7 +114,12 @@ pub(crate) async fn host(State(shared): State<Arc<Shared>>, request: Request, ne
     problem.with_status(StatusCode::MISDIRECTED_REQUEST).into_response()
 }
 
-fn without_port(host: &str) -> &str {
+/// Says whether a name of a host, in small letters, means this machine in a browser.
+pub(crate) fn is_this_machine(host: &str) -> bool {
+    ["localhost", "127.0.0.1", "[::1]"].contains(&host)
+}
+
+pub(crate) fn without_port(host: &str) -> &str {
     match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|digit| digit.is_ascii_digit()) && !name.ends_with(':') => {
             name

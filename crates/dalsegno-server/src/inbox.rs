@@ -5,8 +5,9 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::Uri;
 use axum::response::Response;
-use dalsegno_access::Scope;
-use dalsegno_store::{RunFilter, RunStatus, Waiting as Kind};
+use dalsegno_access::{Access, Scope};
+use dalsegno_history::WaitingOperation;
+use dalsegno_store::{RunFilter, RunStatus, RunSummary, Waiting as Kind};
 use dalsegno_wire::Waiting;
 use dalsegno_wire::schema;
 use serde::{Deserialize, Serialize};
@@ -22,23 +23,23 @@ use crate::problem::{Code, Problem};
 use crate::routes::Route;
 use crate::shared::Shared;
 
-#[derive(Deserialize, IntoParams)]
+#[derive(Deserialize, Default, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct Query {
     /// Only what waits for this.
     #[param(value_type = Option<schema::WaitingKind>)]
-    kind: Option<Kind>,
+    pub(crate) kind: Option<Kind>,
     /// Only runs of this agent.
-    agent: Option<String>,
+    pub(crate) agent: Option<String>,
     /// Only runs of this tenant.
-    tenant: Option<String>,
+    pub(crate) tenant: Option<String>,
     /// The most runs of a page; 50 without it.
     #[param(minimum = 1, maximum = 200)]
-    limit: Option<u32>,
+    pub(crate) limit: Option<u32>,
     /// The `next` of the page before.
     #[param(pattern = "^[A-Za-z0-9_-]{32}$")]
-    cursor: Option<String>,
+    pub(crate) cursor: Option<String>,
 }
 
 /// What a run waits for.
@@ -76,12 +77,28 @@ pub(crate) async fn list(
     uri: Uri,
     Params(query): Params<Query>,
 ) -> Result<Response, Problem> {
+    let Page { items, next } = find(&shared, &access, query).await?;
+    let entry = |(run, one): &(RunSummary, WaitingOperation)| Entry {
+        agent: run.agent.to_string(),
+        tenant: run.tenant.clone(),
+        waiting: Waiting::of(one),
+    };
+    let page = Page { items: items.iter().map(entry).collect(), next };
+    Ok(link::page(&uri, &page, page.next.as_deref().map(|next| ("cursor", next))))
+}
+
+/// Finds the operations that wait for a person, in the runs that are in reach.
+pub(crate) async fn find(
+    shared: &Shared,
+    access: &Access,
+    query: Query,
+) -> Result<Page<(RunSummary, WaitingOperation)>, Problem> {
     let Query { kind, agent, tenant, limit, cursor } = query;
     let list = List::of("inbox", &serde_json::json!([access.tenant(), kind, agent, tenant]));
     let limit = page(limit)?;
     formed(cursor.as_deref())?;
-    let nothing = || Ok(link::page(&uri, &Page::<Entry> { items: Vec::new(), next: None }, None));
-    let Some(tenant) = tenant_filter(&access, tenant) else { return nothing() };
+    let nothing = || Ok(Page { items: Vec::new(), next: None });
+    let Some(tenant) = tenant_filter(access, tenant) else { return nothing() };
     let Ok(agent) = agent.map(|agent| agent.parse()).transpose() else { return nothing() };
     let filter = RunFilter {
         agent,
@@ -90,7 +107,7 @@ pub(crate) async fn list(
         // Without a kind: all suspended runs, of which those that wait for a time have no entry.
         status: kind.is_none().then_some(RunStatus::Suspended),
         foreign: Some(false),
-        after: begin(&shared, &access, &list, cursor).await?,
+        after: begin(shared, access, &list, cursor).await?,
         limit: limit + 1,
         ..RunFilter::default()
     };
@@ -100,14 +117,9 @@ pub(crate) async fn list(
     for run in &found {
         // One that cannot be read must not hide the others.
         let Ok(latest) = shared.journal().latest(run.run).await else { continue };
-        let own = latest.waiting.iter().filter(|one| one.run == run.run);
+        let own = latest.waiting.into_iter().filter(|one| one.run == run.run);
         let meant = own.filter(|one| kind.is_none_or(|kind| one.kind() == kind.as_str()));
-        items.extend(meant.map(|one| Entry {
-            agent: run.agent.to_string(),
-            tenant: run.tenant.clone(),
-            waiting: Waiting::of(one),
-        }));
+        items.extend(meant.map(|one| (run.clone(), one)));
     }
-    let page = Page { items, next };
-    Ok(link::page(&uri, &page, page.next.as_deref().map(|next| ("cursor", next))))
+    Ok(Page { items, next })
 }

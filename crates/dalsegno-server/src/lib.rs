@@ -25,6 +25,7 @@ mod limits;
 mod link;
 mod listing;
 mod openapi;
+mod pages;
 mod params;
 mod problem;
 mod routes;
@@ -32,6 +33,7 @@ mod runs;
 mod sessions;
 mod shared;
 mod sse;
+mod steps;
 mod tls;
 mod upkeep;
 

@@ -6,7 +6,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, Uri};
 use axum::response::Response;
 use dalsegno_access::{Access, Scope};
-use dalsegno_core::RunId;
+use dalsegno_core::{AgentName, RunId, Usage};
 use dalsegno_store::{RunFilter, RunStatus, RunSummary, Waiting};
 use dalsegno_wire::{Listed, schema};
 use serde::{Deserialize, Serialize};
@@ -28,36 +28,36 @@ const PAGE_MAX: u32 = 200;
 /// The entries of a page, unless a client says otherwise.
 const PAGE: u32 = 50;
 
-#[derive(Deserialize, IntoParams)]
+#[derive(Deserialize, Default, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct Query {
     /// Only runs of this agent.
-    agent: Option<String>,
+    pub(crate) agent: Option<String>,
     /// Only runs that stand so.
     #[param(value_type = Option<schema::RunStatus>)]
-    status: Option<RunStatus>,
+    pub(crate) status: Option<RunStatus>,
     /// Only runs that wait for this.
     #[param(value_type = Option<schema::WaitingKind>)]
-    waiting: Option<Waiting>,
+    pub(crate) waiting: Option<Waiting>,
     /// Only runs of this session.
-    session: Option<String>,
+    pub(crate) session: Option<String>,
     /// Only runs of this tenant.
-    tenant: Option<String>,
+    pub(crate) tenant: Option<String>,
     /// Only runs that this run started.
     #[param(value_type = Option<schema::RunId>)]
-    parent: Option<String>,
+    pub(crate) parent: Option<String>,
     /// Only runs that no other run started.
-    root: Option<bool>,
+    pub(crate) root: Option<bool>,
     /// The most entries of a page; 50 without it.
     #[param(minimum = 1, maximum = 200)]
-    limit: Option<u32>,
+    pub(crate) limit: Option<u32>,
     /// The `next` of the page before.
     #[param(pattern = "^[A-Za-z0-9_-]{32}$")]
-    cursor: Option<String>,
+    pub(crate) cursor: Option<String>,
     /// For a stream: the `changes` of a page or the id of an event, after which to begin; without it, it begins now.
     #[param(pattern = "^[A-Za-z0-9_-]{32}$")]
-    after: Option<String>,
+    pub(crate) after: Option<String>,
 }
 
 /// A page of a listing.
@@ -114,44 +114,79 @@ pub(crate) async fn list(
     headers: HeaderMap,
     Params(query): Params<Query>,
 ) -> Result<Response, Problem> {
-    let Query { agent, status, waiting, session, tenant, parent, root, limit, cursor, after } = query;
-    let facts = serde_json::json!([access.tenant(), agent, status, waiting, session, tenant, parent, root]);
-    let list = List::of("runs", &facts);
-    let limit = page(limit)?;
-    formed(cursor.as_deref())?;
-    if let Some(after) = &after {
+    page(query.limit)?;
+    formed(query.cursor.as_deref())?;
+    if let Some(after) = &query.after {
         changes::form("after", after)?;
+    }
+    if sse::is_wanted(&headers)? {
+        let after = changes::place(&shared, &headers, query.after.as_deref())?;
+        let wanted = Wanted::read(&shared, &access, query).await?;
+        let matches = move |run: &RunSummary| wanted.as_ref().is_some_and(|wanted| wanted.matches(run));
+        return changes::stream(shared, access, after, matches).await;
     }
     // Before the page: a change in between is in both.
     let changes = changes::now(&shared).await?;
-    let is_stream = sse::is_wanted(&headers)?;
-    let after = if is_stream { changes::place(&shared, &headers, after.as_deref())? } else { None };
-    let known = tenant_filter(&access, tenant).zip(agent.map(|agent| agent.parse()).transpose().ok());
-    let Some((tenant, agent)) = known else {
-        // Nothing matches, and nothing will.
-        if is_stream {
-            return changes::stream(shared, access, after, |_| false).await;
-        }
-        let nothing = RunPage { page: Page { items: Vec::new(), next: None }, changes };
-        return Ok(link::page(&uri, &nothing, None));
-    };
-    let parent = match parent {
-        Some(parent) => Some(shared.run(&access, &parent).await?.run),
-        None => None,
-    };
-    let roots_only = root.unwrap_or(false);
-    if is_stream {
-        let matches = move |run: &RunSummary| {
-            agent.as_ref().is_none_or(|agent| run.agent == *agent)
-                && status.is_none_or(|status| run.status == status)
-                && waiting.is_none_or(|kind| run.foreign.is_none() && run.waiting.contains(&kind))
-                && session.as_ref().is_none_or(|session| run.session == *session)
-                && tenant.as_ref().is_none_or(|tenant| run.tenant == *tenant)
-                && parent.is_none_or(|parent| run.parent == Some(parent))
-                && !(roots_only && run.parent.is_some())
-        };
-        return changes::stream(shared, access, after, matches).await;
+    let Page { items: found, next } = find(&shared, &access, query).await?;
+    let mut items = Vec::with_capacity(found.len());
+    for run in &found {
+        items.push(listed(&shared, &access, run).await);
     }
+    let page = RunPage { page: Page { items, next }, changes };
+    let next = page.page.next.as_deref().map(|next| ("cursor", next));
+    Ok(link::page(&uri, &page, next))
+}
+
+/// Which runs a query is about.
+struct Wanted {
+    agent: Option<AgentName>,
+    status: Option<RunStatus>,
+    waiting: Option<Waiting>,
+    session: Option<String>,
+    tenant: Option<String>,
+    parent: Option<RunId>,
+    roots_only: bool,
+}
+
+impl Wanted {
+    /// Reads it; none where nothing matches, and nothing will.
+    async fn read(shared: &Shared, access: &Access, query: Query) -> Result<Option<Self>, Problem> {
+        let Query { agent, status, waiting, session, tenant, parent, root, .. } = query;
+        let known = tenant_filter(access, tenant).zip(agent.map(|agent| agent.parse()).transpose().ok());
+        let Some((tenant, agent)) = known else { return Ok(None) };
+        let parent = match parent {
+            Some(parent) => Some(shared.run(access, &parent).await?.run),
+            None => None,
+        };
+        let roots_only = root.unwrap_or(false);
+        Ok(Some(Self { agent, status, waiting, session, tenant, parent, roots_only }))
+    }
+
+    fn matches(&self, run: &RunSummary) -> bool {
+        self.agent.as_ref().is_none_or(|agent| run.agent == *agent)
+            && self.status.is_none_or(|status| run.status == status)
+            && self.waiting.is_none_or(|kind| run.foreign.is_none() && run.waiting.contains(&kind))
+            && self.session.as_ref().is_none_or(|session| run.session == *session)
+            && self.tenant.as_ref().is_none_or(|tenant| run.tenant == *tenant)
+            && self.parent.is_none_or(|parent| run.parent == Some(parent))
+            && !(self.roots_only && run.parent.is_some())
+    }
+}
+
+/// Finds the runs that are in reach and fit a query.
+pub(crate) async fn find(
+    shared: &Shared,
+    access: &Access,
+    query: Query,
+) -> Result<Page<RunSummary>, Problem> {
+    let Query { agent, status, waiting, session, tenant, parent, root, .. } = &query;
+    let facts = serde_json::json!([access.tenant(), agent, status, waiting, session, tenant, parent, root]);
+    let list = List::of("runs", &facts);
+    let (limit, cursor) = (page(query.limit)?, query.cursor.clone());
+    let Some(wanted) = Wanted::read(shared, access, query).await? else {
+        return Ok(Page { items: Vec::new(), next: None });
+    };
+    let Wanted { agent, status, waiting, session, tenant, parent, roots_only } = wanted;
     let filter = RunFilter {
         agent,
         status,
@@ -162,34 +197,37 @@ pub(crate) async fn list(
         roots_only,
         // What a foreign run waits for cannot be answered here.
         foreign: waiting.map(|_| false),
-        after: begin(&shared, &access, &list, cursor).await?,
+        after: begin(shared, access, &list, cursor).await?,
         limit: limit + 1,
         ..RunFilter::default()
     };
     let mut found = shared.journal().runs(&filter).await?;
     let next = cut(&list, &mut found, limit);
-    let mut items = Vec::with_capacity(found.len());
-    for run in &found {
-        items.push(listed(&shared, &access, run).await);
-    }
-    let page = RunPage { page: Page { items, next }, changes };
-    let next = page.page.next.as_deref().map(|next| ("cursor", next));
-    Ok(link::page(&uri, &page, next))
+    Ok(Page { items: found, next })
 }
 
 /// The line of a run as far as a client may see it.
 pub(crate) async fn listed(shared: &Shared, access: &Access, run: &RunSummary) -> Listed {
     let is_interrupted =
         run.status == RunStatus::Running && run.foreign.is_none() && !shared.journal().is_performed(run);
-    // What it was asked is content. That of an erased or damaged run cannot be read, and the rest of its line can.
-    let (asked, usage) = match access.may(Scope::RunsRead) {
+    let (asked, usage) = content(shared, access, run).await;
+    Listed::of(run, asked.as_deref(), is_interrupted, usage)
+}
+
+/// What a run was asked and what it used. What it was asked is content: that of an erased or damaged run cannot be read, and the
+/// rest of its line can.
+pub(crate) async fn content(
+    shared: &Shared,
+    access: &Access,
+    run: &RunSummary,
+) -> (Option<String>, Option<Usage>) {
+    match access.may(Scope::RunsRead) {
         true => (
             shared.journal().asked(run.run).await.ok().map(|request| request.text),
             shared.journal().recorded_usage(run).await.ok().flatten(),
         ),
         false => (None, None),
-    };
-    Listed::of(run, asked.as_deref(), is_interrupted, usage)
+    }
 }
 
 /// The number of entries of a page.

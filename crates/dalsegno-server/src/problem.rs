@@ -226,6 +226,11 @@ impl Problem {
         self.code == Code::Erased
     }
 
+    /// Says whether something in the request is wrong, which can be corrected.
+    pub(crate) fn is_invalid(&self) -> bool {
+        matches!(self.code, Code::Invalid | Code::BadRequest)
+    }
+
     pub(crate) fn stopping() -> Self {
         let help =
             "try again: another process of this workspace answers, or this one when it is started again";
@@ -284,6 +289,10 @@ impl Problem {
     }
 }
 
+/// A problem as JSON, beside the answer that has it as its body.
+#[derive(Debug, Clone)]
+pub(crate) struct Document(pub(crate) serde_json::Value);
+
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let Self { status, retry_after, .. } = self;
@@ -297,6 +306,8 @@ impl IntoResponse for Problem {
         if status == StatusCode::UNAUTHORIZED {
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
+        // The pages say the same in another form.
+        response.extensions_mut().insert(Document(self.document()));
         response
     }
 }

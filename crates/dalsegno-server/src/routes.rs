@@ -6,13 +6,15 @@ use axum::Router;
 use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::middleware::{from_fn, from_fn_with_state};
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 use dalsegno_access::Scope;
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter, UtoipaMethodRouterExt as _};
 
 use crate::problem::{Code, Problem};
 use crate::shared::Shared;
-use crate::{agents, answers, events, fork, guard, health, inbox, listing, openapi, runs, sessions, upkeep};
+use crate::{
+    agents, answers, events, fork, guard, health, inbox, listing, openapi, pages, runs, sessions, steps, upkeep,
+};
 
 /// One address.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,6 +76,7 @@ pub(crate) fn table() -> Vec<Route> {
         events::routes(),
         answers::routes(),
         fork::routes(),
+        steps::routes(),
         upkeep::routes(),
         sessions::routes(),
         inbox::routes(),
@@ -105,6 +108,7 @@ pub(crate) fn router(shared: Arc<Shared>) -> Router {
         all = all.routes(documented);
     }
     Router::from(all)
+        .merge(pages::router(&shared))
         .fallback(unknown)
         .method_not_allowed_fallback(other_method)
         .layer(from_fn_with_state(Arc::clone(&shared), guard::host))
@@ -120,8 +124,10 @@ async fn plain(request: Request, next: axum::middleware::Next) -> Response {
     response
 }
 
-async fn unknown() -> Problem {
-    Problem::new(Code::NotFound, "there is nothing at this address", "see the addresses in the book")
+async fn unknown(request: Request) -> Response {
+    let problem =
+        Problem::new(Code::NotFound, "there is nothing at this address", "see the addresses in the book");
+    pages::dressed(&request, problem.into_response())
 }
 
 async fn other_method() -> Problem {

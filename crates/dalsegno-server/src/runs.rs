@@ -367,10 +367,7 @@ pub(crate) async fn cancel(
     Path(id): Path<String>,
     body::Json(Cancel { reason }): body::Json<Cancel>,
 ) -> Result<Response, Problem> {
-    let run = shared.run(&access, &id).await?.run;
-    let actor = access.actor();
-    let cancelled = Shared::whole(async move { Ok(shared.engine.cancel(run, Some(actor), reason).await?) });
-    match cancelled.await? {
+    match end(&shared, &access, &id, reason).await? {
         Cancelled::Ended(report) => {
             let cancel = Cancellation::Cancelled;
             Ok(Json(CancelReceipt { run_id: report.run, cancel }).into_response())
@@ -381,4 +378,16 @@ pub(crate) async fn cancel(
             Ok((StatusCode::ACCEPTED, told).into_response())
         }
     }
+}
+
+/// Cancels a run that is in reach.
+pub(crate) async fn end(
+    shared: &Arc<Shared>,
+    access: &Access,
+    id: &str,
+    reason: Option<String>,
+) -> Result<Cancelled, Problem> {
+    let run = shared.run(access, id).await?.run;
+    let (actor, own) = (access.actor(), Arc::clone(shared));
+    Shared::whole(async move { Ok(own.engine.cancel(run, Some(actor), reason).await?) }).await
 }

@@ -14,6 +14,7 @@ use tokio::sync::watch;
 use crate::changes::Changes;
 use crate::hands::Hands;
 use crate::limits::Limits;
+use crate::pages::Pages;
 use crate::problem::Problem;
 use crate::tls::Tls;
 
@@ -30,6 +31,7 @@ pub(crate) struct Shared {
     pub(crate) seals: Seals,
     /// What encrypts connections, if the server does so itself.
     pub(crate) tls: Option<Tls>,
+    pub(crate) pages: Pages,
     /// Whether the server is stopping.
     pub(crate) stopping: watch::Receiver<bool>,
 }

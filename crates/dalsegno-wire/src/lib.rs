@@ -10,6 +10,7 @@ mod operation;
 mod run;
 #[cfg(feature = "openapi")]
 pub mod schema;
+mod step;
 pub mod time;
 
 pub use answer::{Answer, Answered, Given};
@@ -17,3 +18,4 @@ pub use event::{Entry, Event, Events};
 pub use lineage::Lineage;
 pub use operation::{attempts, elapsed};
 pub use run::{ErasedRun, Listed, Replayed, Run, Shown, Standing, Waiting, end};
+pub use step::Step;

@@ -45,23 +45,24 @@ impl Lineage {
     /// The parent of a run, the run that it is a fork of, and what differs from that one.
     pub async fn of(inspection: &Inspection, journal: &Journal) -> Self {
         let Inspection { summary, config, records, .. } = inspection;
-        Self::read(summary, config, records.get(1), journal).await
+        Self::from_record(summary.parent, config, records.get(1).map(|record| &record.body), journal).await
     }
 
     /// The same of a run of which only the latest state was read.
     pub async fn of_latest(latest: &Latest, journal: &Journal) -> Self {
         let Latest { summary, config, second, .. } = latest;
-        Self::read(summary, config, second.as_ref(), journal).await
+        Self::from_record(summary.parent, config, second.as_ref().map(|record| &record.body), journal).await
     }
 
-    async fn read(
-        summary: &RunSummary,
+    /// The same from the second record of a run, which says where it came from.
+    pub async fn from_record(
+        parent: Option<RunId>,
         config: &AgentConfig,
-        second: Option<&Record>,
+        second: Option<&Body>,
         journal: &Journal,
     ) -> Self {
-        let mut lineage = Self { parent: summary.parent, ..Self::default() };
-        match second.map(|record| &record.body) {
+        let mut lineage = Self { parent, ..Self::default() };
+        match second {
             Some(Body::Forked { run, step, overrides, .. }) => {
                 lineage.forked_from = Some(*run);
                 lineage.from_step = Some(*step);

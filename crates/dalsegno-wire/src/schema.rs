@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 
 use dalsegno_core::RunErrorCode as Code;
-use utoipa::openapi::schema::{AdditionalProperties, ObjectBuilder, OneOfBuilder, SchemaType, Type};
+use utoipa::openapi::schema::{AdditionalProperties, ArrayBuilder, ObjectBuilder, OneOfBuilder, SchemaType, Type};
 use utoipa::openapi::{Ref, RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
@@ -75,6 +75,18 @@ named! {
     RunErrorCode => words("Why a run did not complete. Each code has a page in the book.", Code::ALL.iter().map(|code| code.as_str()));
     /// What a run used.
     Usage => usage();
+    /// One place that differs.
+    Change => ObjectBuilder::new()
+        .description(Some("One place that differs."))
+        .property("path", text("Where: a JSON Pointer, or words such as `instructions`."))
+        .required("path")
+        .property("left", optional("What stands on the left, or stood before."))
+        .required("left")
+        .property("right", optional("What stands on the right, or stands now."))
+        .required("right")
+        .into();
+    /// Two runs side by side.
+    RunDiff => run_diff();
     /// Where a run of an archive came from.
     Foreign => ObjectBuilder::new()
         .description(Some("Says that the run came in an archive: nothing of it is performed."))
@@ -116,6 +128,41 @@ fn usage() -> RefOr<Schema> {
             "estimated_cost_nano_usd",
             number("The part of the cost that comes from estimated tokens; left out where it is zero."),
         )
+        .into()
+}
+
+fn optional(description: &str) -> ObjectBuilder {
+    text(description).schema_type(SchemaType::from_iter([Type::String, Type::Null]))
+}
+
+fn run_diff() -> RefOr<Schema> {
+    let object = |description: &str| ObjectBuilder::new().description(Some(description));
+    let nothing_or = |description: &str| {
+        object(description).schema_type(SchemaType::from_iter([Type::Object, Type::Null]))
+    };
+    let changes = ArrayBuilder::new()
+        .description(Some("How the states differ when the next step after the first difference was asked for, or at the end."))
+        .items(Ref::from_schema_name(Change::name()));
+    object("Two runs side by side.")
+        .property("left", object("The first run: `run_id`, its agent, where it stands, what it used."))
+        .required("left")
+        .property("right", object("The second run."))
+        .required("right")
+        .property(
+            "identical",
+            ObjectBuilder::new().schema_type(Type::Boolean).description(Some(
+                "Whether both asked for the same, had the same outcomes and came to the same end; ids and times do not count.",
+            )),
+        )
+        .required("identical")
+        .property("first", nothing_or("The first difference."))
+        .required("first")
+        .property("state", changes)
+        .required("state")
+        .property("prompt", nothing_or("How the prompts differ of the first model call that is not the same."))
+        .required("prompt")
+        .property("arguments", nothing_or("How the arguments differ of the first call of the same tool that is not the same."))
+        .required("arguments")
         .into()
 }
 

@@ -12,6 +12,9 @@ pub(crate) struct ServeArgs {
     /// Address and port to listen at, in place of `[serve]` in dalsegno.toml; port 0 is any free one
     #[arg(long, value_name = "ADDR")]
     pub(crate) address: Option<SocketAddr>,
+    /// Print a sign-in link for the browser even where the output is not a terminal, or the server is not of this machine alone
+    #[arg(long)]
+    pub(crate) sign_in_link: bool,
     /// Maximum number of concurrent runs that this process resumes
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) concurrency: u16,
@@ -87,7 +90,8 @@ pub(super) const SERVE_EXAMPLES: &str = "\
 Examples:
   dalsegno key add --tenant default --scope runs:write --scope runs:read
   dalsegno serve
-  dalsegno serve --address 127.0.0.1:9000";
+  dalsegno serve --address 127.0.0.1:9000
+  dalsegno serve --sign-in-link 2> link.txt";
 
 pub(super) const KEY_EXAMPLES: &str = "\
 Examples:

@@ -1,5 +1,7 @@
 //! `dalsegno serve`: the engine over HTTP.
 
+use std::io::{self, IsTerminal as _};
+
 use dalsegno_access::KeyStore;
 use dalsegno_runtime::{Clock as _, Engine, SystemClock, WorkerEvent, WorkerOptions};
 use dalsegno_server::Server;
@@ -16,6 +18,7 @@ pub(super) async fn serve(args: &ServeArgs, context: &mut Context<'_>) -> Result
     let workspace = context.workspace()?;
     let settings = workspace.settings.serve.clone();
     let settings = ServeSettings { address: args.address.unwrap_or(settings.address), ..settings };
+    let behind_proxy = settings.behind_proxy;
     let keys = KeyStore::open(super::key::place(&workspace.settings, &workspace.root))?;
     let telemetry = context.telemetry(&workspace.settings).await?;
     let engine = context.build(Engine::builder(), workspace).await?;
@@ -27,10 +30,23 @@ pub(super) async fn serve(args: &ServeArgs, context: &mut Context<'_>) -> Result
     let options = WorkerOptions { concurrency: usize::from(args.concurrency), ..WorkerOptions::default() };
     let format = context.format;
     let output = &mut *context.output;
+    // What a service manager writes into a log is read by others than the operator.
+    let is_private = address.ip().is_loopback() && !behind_proxy && io::stderr().is_terminal();
+    let link = (is_private || args.sign_in_link).then(|| server.sign_in_link()).transpose()?;
     if format == Format::Jsonl {
-        output.json_line(&json!({ "event": "listening", "address": address }));
+        let mut line = json!({ "event": "listening", "address": address });
+        if let Some(link) = link.as_ref().filter(|_| args.sign_in_link) {
+            line["sign_in_link"] = json!(link);
+        }
+        output.json_line(&line);
     }
     output.note(format_args!("serves at {scheme}://{address} until you stop it, such as with Ctrl-C"));
+    if let Some(link) = &link {
+        output.note(format_args!("open the debugger: {link}"));
+        output.note(
+            "the link signs in once, within five minutes: to read, answer and fork the runs of all tenants",
+        );
+    }
     if !has_keys {
         output.note("no active access key yet: make one with `dalsegno key add`");
     }

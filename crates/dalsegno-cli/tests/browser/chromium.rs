@@ -4,6 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -13,6 +14,7 @@ const NAMES: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "chro
 
 /// The longest that a page may take to get somewhere, in milliseconds: far more than it takes, and an end for a test that fails.
 const PATIENCE_MS: u32 = 120_000;
+const PATIENCE: Duration = Duration::from_millis(PATIENCE_MS as u64);
 
 /// One browser with one page.
 pub(crate) struct Chromium {
@@ -33,7 +35,7 @@ pub(crate) fn found() -> Option<PathBuf> {
     let places = std::env::split_paths(&paths).flat_map(|folder| NAMES.map(|name| folder.join(name)));
     let found = given.or_else(|| places.into_iter().find(|place| place.is_file()));
     if found.is_none() {
-        println!("no Chromium is installed: reports are not opened in a browser here");
+        println!("no Chromium is installed: reports and pages are not opened in a browser here");
     }
     found
 }
@@ -41,6 +43,15 @@ pub(crate) fn found() -> Option<PathBuf> {
 impl Chromium {
     /// Starts it, without a network.
     pub(crate) fn start(browser: &Path) -> Self {
+        let mut chromium = Self::online(browser);
+        let offline =
+            json!({ "offline": true, "latency": 0, "downloadThroughput": 0, "uploadThroughput": 0 });
+        chromium.call("Network.emulateNetworkConditions", &offline);
+        chromium
+    }
+
+    /// Starts it, so that it reaches the servers of this machine.
+    pub(crate) fn online(browser: &Path) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let (to, from) = (folder.path().join("to"), folder.path().join("from"));
         assert!(Command::new("mkfifo").args([&to, &from]).status().unwrap().success());
@@ -63,10 +74,42 @@ impl Chromium {
         for domain in ["Page", "Runtime", "Log", "Network", "DOM"] {
             chromium.call(&format!("{domain}.enable"), &json!({}));
         }
-        let offline =
-            json!({ "offline": true, "latency": 0, "downloadThroughput": 0, "uploadThroughput": 0 });
-        chromium.call("Network.emulateNetworkConditions", &offline);
         chromium
+    }
+
+    /// Opens the page of a server.
+    pub(crate) fn visit(&mut self, url: &str) {
+        self.call("Page.navigate", &json!({ "url": url }));
+    }
+
+    /// Waits until something holds on the page that is there then: it may be another one than now.
+    pub(crate) fn until(&mut self, condition: &str) {
+        let expression = format!(
+            "new Promise((done) => requestAnimationFrame(() => done(document.documentElement.dataset.ready === 'yes' && Boolean({condition}))))"
+        );
+        let asked = json!({ "expression": expression, "awaitPromise": true, "returnByValue": true });
+        let begun = Instant::now();
+        // A page that is left while it is asked gives no answer.
+        while self
+            .send("Runtime.evaluate", &asked)
+            .ok()
+            .is_none_or(|answer| answer["result"]["value"] != true)
+        {
+            if begun.elapsed() > PATIENCE {
+                panic!(
+                    "{condition}\n{}\n{}",
+                    self.text("location.href"),
+                    self.text("document.body.innerText")
+                );
+            }
+        }
+    }
+
+    /// Makes the page dark or light, as the settings of a person's system do.
+    pub(crate) fn dark(&mut self, is_dark: bool) {
+        let value = if is_dark { "dark" } else { "light" };
+        let features = json!([{ "name": "prefers-color-scheme", "value": value }]);
+        self.call("Emulation.setEmulatedMedia", &json!({ "features": features }));
     }
 
     /// Opens a file, and returns how it came out: `ready`, or `failed`.
@@ -122,7 +165,12 @@ impl Chromium {
 
     /// Presses a key together with others: 2 for Ctrl.
     pub(crate) fn press_with(&mut self, key: &str, modifiers: u32) {
-        let text = if key.chars().count() == 1 { key } else { "" };
+        let text = match key {
+            // What a focused link or button acts on.
+            "Enter" => "\r",
+            key if key.chars().count() == 1 => key,
+            _ => "",
+        };
         let down = json!({ "type": "keyDown", "key": key, "text": text, "modifiers": modifiers });
         self.call("Input.dispatchKeyEvent", &down);
         self.call("Input.dispatchKeyEvent", &json!({ "type": "keyUp", "key": key, "modifiers": modifiers }));
@@ -166,6 +214,10 @@ impl Chromium {
     }
 
     fn call(&mut self, method: &str, parameters: &Value) -> Value {
+        self.send(method, parameters).unwrap_or_else(|error| panic!("{method}: {error}"))
+    }
+
+    fn send(&mut self, method: &str, parameters: &Value) -> Result<Value, Value> {
         self.number += 1;
         let mut message = json!({ "id": self.number, "method": method, "params": parameters });
         if !self.session.is_empty() {
@@ -175,8 +227,11 @@ impl Chromium {
         loop {
             let answer = self.read();
             if answer["id"] == self.number {
-                assert!(answer["error"].is_null(), "{method}: {answer}");
-                return answer["result"].clone();
+                return if answer["error"].is_null() {
+                    Ok(answer["result"].clone())
+                } else {
+                    Err(answer["error"].clone())
+                };
             }
             self.events.push(answer);
         }

@@ -1,4 +1,4 @@
-//! Reports in a real browser without a network. Where none is installed, each test says so and passes.
+//! Reports in a real browser without a network, and the pages of a server. Where none is installed, each test says so and passes.
 
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
@@ -11,6 +11,7 @@ use crate::chromium::{Chromium, found};
 use crate::support::Workspace;
 
 mod chromium;
+mod pages;
 #[expect(
     dead_code,
     unused_macros,

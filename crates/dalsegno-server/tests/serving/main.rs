@@ -5,6 +5,7 @@ mod changes;
 mod client;
 mod hostile;
 mod openapi;
+mod pages;
 mod reference;
 mod runs;
 mod streams;

@@ -177,7 +177,7 @@ async fn a_key_without_the_scope_for_answers_approves_on_no_way() {
 async fn each_address_asks_for_its_scope() {
     let world = World::new().await;
     for route in dalsegno_server::routes() {
-        let path = route.path.replace("{id}", "00000000000000000000000000000000");
+        let path = route.path.replace("{id}", "00000000000000000000000000000000").replace("{step}", "1");
         let Some(scope) = route.scope else {
             assert_eq!(world.without_key().send(&route.method, &path, &[], b"").await.status, 200, "{path}");
             continue;

@@ -30,6 +30,8 @@ fn asks(id: &str, operation: &str, shown: &str, number: u32, text: &str) -> Vec<
         stream(number.to_string()),
         stream("x".to_owned()),
         get(format!("/v1/runs?parent={id}")),
+        get(format!("/v1/runs/{id}/steps/{number}")),
+        get(format!("/v1/diff?left={id}&right={id}")),
         Ask::Post(format!("/v1/runs/{id}/cancel"), json!({ "reason": text })),
         Ask::Post(format!("/v1/runs/{id}/fork"), json!({ "at": number })),
         Ask::Post(
@@ -78,7 +80,7 @@ fn no_request_with_one_tenants_key_shows_anything_of_anothers() {
     let mut runner = TestRunner::new(Config { cases: 24, failure_persistence: None, ..Config::default() });
     let unknown = RunId::from_bytes([0x5a; 16]).to_string();
     runner
-        .run(&(0_usize..2, 0_usize..12, 0_u32..9, "[ -~]{0,12}"), |(which, what, number, text)| {
+        .run(&(0_usize..2, 0_usize..14, 0_u32..9, "[ -~]{0,12}"), |(which, what, number, text)| {
             let theirs = &asks(&ids[which], &operation, &shown, number, &text)[what];
             let none = &asks(&unknown, &operation, &shown, number, &text)[what];
             let (theirs, none) =

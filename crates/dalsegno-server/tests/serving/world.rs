@@ -45,6 +45,8 @@ pub(crate) struct World {
     pub(crate) keys: KeyStore,
     pub(crate) engine: Engine,
     pub(crate) address: SocketAddr,
+    /// What signs a browser in.
+    pub(crate) sign_in: String,
     stop: Option<oneshot::Sender<()>>,
     serving: JoinHandle<Result<WorkerReport, ServeError>>,
 }
@@ -79,6 +81,7 @@ impl World {
         let telemetry = Telemetry::start(TelemetryConfig::default()).unwrap();
         let server = Server::bind(engine.clone(), keys.clone(), telemetry, settings).await.unwrap();
         let address = server.address();
+        let sign_in = server.sign_in_link().unwrap();
         let (stop, stopped) = oneshot::channel();
         let serving = tokio::spawn(async move {
             let stopped = async {
@@ -86,7 +89,7 @@ impl World {
             };
             server.serve(&WorkerOptions::default(), stopped, |_| {}).await
         });
-        Self { _folder: folder, keys, engine, address, stop: Some(stop), serving }
+        Self { _folder: folder, keys, engine, address, sign_in, stop: Some(stop), serving }
     }
 
     /// A client with a key of a tenant.

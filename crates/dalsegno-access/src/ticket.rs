@@ -1,0 +1,109 @@
+//! Tickets: what an operator signs a browser in with, once and within minutes.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use data_encoding::HEXLOWER;
+
+use crate::access::Reach;
+use crate::error::KeyError;
+use crate::key::{Key, KeyEntry, NewKey, random};
+use crate::scope::Scope;
+use crate::store::KeyStore;
+
+/// How long a ticket is good, in milliseconds.
+pub const TICKET_LASTS: u64 = 5 * 60 * 1_000;
+/// How long a browser stays signed in with a ticket, in milliseconds.
+pub const SESSION_LASTS: u64 = 12 * 60 * 60 * 1_000;
+/// The name of the keys that tickets become, as `dalsegno key list` shows it.
+pub const SESSION_NAME: &str = "browser (sign-in link)";
+
+/// The digits of a ticket: 256 random bits.
+const TICKET: usize = 64;
+
+/// The tickets of one process. They are kept in memory, as their hashes: a process that ends takes them along.
+#[derive(Debug, Default)]
+pub struct Tickets {
+    /// When each one ends, in milliseconds since the epoch.
+    open: Mutex<BTreeMap<[u8; 32], u64>>,
+}
+
+/// Why a ticket signs no browser in.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NoEntry {
+    /// It was used, its time is over, or it is none. Which one it is, no client learns.
+    #[error("the sign-in link was used before, or is older than five minutes")]
+    Over,
+    /// The key of the session cannot be made.
+    #[error(transparent)]
+    Keys(#[from] KeyError),
+}
+
+impl Tickets {
+    /// Makes a ticket, `now` in milliseconds since the epoch.
+    ///
+    /// # Errors
+    /// When the system has no random numbers.
+    pub fn issue(&self, now: u64) -> Result<String, KeyError> {
+        let ticket = random::<{ TICKET / 2 }>().map_err(|source| KeyError::Random { source })?;
+        let ticket = HEXLOWER.encode(&ticket);
+        let mut open = self.open();
+        open.retain(|_, end| *end > now);
+        open.insert(hash(&ticket), now.saturating_add(TICKET_LASTS));
+        Ok(ticket)
+    }
+
+    /// Takes a ticket and makes the key of a session for it. The ticket is good for nothing from then on.
+    ///
+    /// The session is a key like any other: it is listed, revoked and expires as keys do. It reaches all tenants and has every
+    /// scope but `metrics:read`, since who starts a server owns the workspace.
+    ///
+    /// # Errors
+    /// When the ticket is not good, or the key cannot be written.
+    pub fn redeem(&self, ticket: &str, keys: &KeyStore, now: u64) -> Result<(KeyEntry, Key), NoEntry> {
+        // What is looked up is a hash, of which nobody learns a part from the time that it takes.
+        let end = self.open().remove(&hash(ticket)).ok_or(NoEntry::Over)?;
+        if end <= now {
+            return Err(NoEntry::Over);
+        }
+        let scopes = Scope::ALL.iter().copied().filter(|scope| *scope != Scope::MetricsRead).collect();
+        let expires_at = Some(now.saturating_add(SESSION_LASTS));
+        let new = NewKey { name: Some(SESSION_NAME.to_owned()), reach: Reach::All, scopes, expires_at };
+        Ok(keys.add(&new, now)?)
+    }
+
+    fn open(&self) -> MutexGuard<'_, BTreeMap<[u8; 32], u64>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn hash(ticket: &str) -> [u8; 32] {
+    *blake3::hash(ticket.as_bytes()).as_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ticket_is_good_once_and_for_five_minutes() {
+        let folder = tempfile::tempdir().unwrap();
+        let keys = KeyStore::open(folder.path().join("access.db")).unwrap();
+        let tickets = Tickets::default();
+        let ticket = tickets.issue(1_000).unwrap();
+        assert_eq!(ticket.len(), TICKET);
+        assert!(!format!("{tickets:?}").contains(&ticket), "only its hash is kept");
+        assert!(matches!(tickets.redeem("", &keys, 1_000), Err(NoEntry::Over)));
+        let (entry, key) = tickets.redeem(&ticket, &keys, 1_000 + TICKET_LASTS - 1).unwrap();
+        assert!(matches!(tickets.redeem(&ticket, &keys, 1_000), Err(NoEntry::Over)), "used");
+        let access = keys.check(key.expose(), 1_000 + TICKET_LASTS).unwrap();
+        assert!(
+            access.may(Scope::AnswersWrite) && !access.may(Scope::MetricsRead) && access.tenant().is_none()
+        );
+        assert_eq!(entry.expires_at, Some(1_000 + TICKET_LASTS - 1 + SESSION_LASTS));
+        let late = tickets.issue(1_000).unwrap();
+        assert!(matches!(tickets.redeem(&late, &keys, 1_000 + TICKET_LASTS), Err(NoEntry::Over)), "expired");
+        assert_eq!(keys.list().unwrap().len(), 1, "only a good ticket becomes a key");
+    }
+}

@@ -1,0 +1,205 @@
+//! The pages of `dalsegno serve`, as a person uses them: with a keyboard.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Stdio};
+use std::thread;
+
+use serde_json::Value;
+
+use crate::chromium::{Chromium, found};
+use crate::support::Workspace;
+use crate::{HOSTILE, desk};
+
+/// A server process, with the link that it prints.
+struct Served {
+    child: Child,
+    link: String,
+    place: String,
+}
+
+impl Served {
+    fn start(workspace: &Workspace) -> Self {
+        let arguments = ["serve", "--address", "127.0.0.1:0", "--format", "jsonl", "--sign-in-link"];
+        let mut command = workspace.command(&arguments);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let first: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+        // What it tells further is read, so that it never waits for a reader.
+        thread::spawn(move || lines.for_each(drop));
+        let link = first["sign_in_link"].as_str().unwrap().to_owned();
+        let place = format!("http://{}", first["address"].as_str().unwrap());
+        Self { child, link, place }
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The same desk, whose tool waits for a person.
+fn guarded(said: &str) -> Workspace {
+    let workspace = desk(said);
+    workspace.write(
+        "agents/desk.toml",
+        "name = \"desk\"\ndescription = \"Pays back.\"\n[model]\nuse = \"default\"\n\
+         [tools]\nallow = [\"refunds.*\"]\napprove = [\"refunds.*\"]\n",
+    );
+    workspace
+}
+
+/// A browser that is signed in, on the list of runs.
+fn signed_in(browser: &std::path::Path, served: &Served) -> Chromium {
+    let mut page = Chromium::online(browser);
+    page.size(1440, 900);
+    page.visit(&served.link);
+    page.until("location.pathname === '/runs'");
+    page
+}
+
+const H1: &str = "document.querySelector('h1').textContent";
+
+#[test]
+fn a_live_run_is_found_stepped_and_left_with_keys_alone() {
+    let Some(browser) = found() else { return };
+    let workspace = desk(&HOSTILE.replace("{{script}}", ""));
+    let served = Served::start(&workspace);
+    let mut page = signed_in(&browser, &served);
+    page.until("document.querySelector('.empty h2')?.textContent === 'No runs yet'");
+    // A run of another process appears without a reload.
+    page.ask("window.before = true");
+    workspace.succeed(&["run", "desk", "Please."]);
+    page.until("document.querySelectorAll('a[data-open]').length === 1");
+    assert_eq!(page.ask("window.before"), true);
+    page.press("j");
+    page.press("Enter");
+    page.until(&format!("{H1} === 'desk'"));
+    page.press("j");
+    page.press("j");
+    page.press("Enter");
+    page.until(&format!("{H1} === 'Step 2'"));
+    for (key, title) in [("ArrowRight", "Step 3"), ("j", "End"), ("k", "Step 3"), ("ArrowLeft", "Step 2")] {
+        page.press(key);
+        page.until(&format!("{H1} === '{title}'"));
+    }
+    // What the tool returned is text, however it looks.
+    page.until("document.querySelector('main').textContent.includes('<img src=x onerror=')");
+    assert_eq!(page.ask("document.querySelectorAll('main img, main script').length"), 0);
+    assert_ne!(page.text("document.title"), "taken");
+    page.press("u");
+    page.until(&format!("{H1} === 'desk'"));
+    page.ask("history.back()");
+    page.until(&format!("{H1} === 'Step 2'"));
+    page.press("?");
+    page.until("document.getElementById('keys').open");
+    page.press("Escape");
+    page.press("g");
+    page.press("i");
+    page.until(&format!("{H1} === 'Inbox'"));
+    assert_eq!(page.ask("window.before"), true, "no page was loaded anew");
+    assert_eq!(page.troubles(), Vec::<&Value>::new());
+}
+
+#[test]
+fn a_call_is_approved_with_edited_arguments_then_forked_with_an_edited_outcome_and_compared() {
+    let Some(browser) = found() else { return };
+    let workspace = guarded("10");
+    workspace.dalsegno(&["run", "desk", "Please."]);
+    let served = Served::start(&workspace);
+    let mut page = signed_in(&browser, &served);
+    page.visit(&format!("{}/inbox", served.place));
+    page.until("document.querySelector('details summary')");
+    page.ask("document.querySelector('details summary').focus()");
+    page.press("Enter");
+    page.until("document.querySelector('details').open");
+    page.press("Tab");
+    page.until("document.activeElement.name === 'arguments'");
+    page.ask("document.activeElement.select()");
+    page.write("{ \"note\": \"5\" }");
+    page.ask("document.querySelector('button[value=approve]').focus()");
+    page.press("Enter");
+    page.until("document.querySelector('.done')?.textContent.includes('recorded')");
+    page.visit(&format!("{}/runs", served.place));
+    page.until("document.querySelector('.mark.good')?.textContent === 'completed'");
+    page.press("j");
+    page.press("Enter");
+    page.until("document.body.innerText.includes('Paid: 5')");
+    let first = page.text("location.pathname");
+    page.visit(&format!("{}{first}/steps/2", served.place));
+    page.until("document.body.innerText.includes('put here by the person who approved the call')");
+    page.ask("document.querySelector('.operation header a.button').focus()");
+    page.press("Enter");
+    page.until("document.getElementById('outcome')");
+    let recorded = page.text("document.getElementById('outcome').value");
+    assert!(recorded.contains("Paid: 5"), "{recorded}");
+    page.ask("document.getElementById('outcome').select()");
+    page.write("{ \"outcome\": 3 }");
+    page.ask("document.querySelector('button[type=submit].primary').focus()");
+    page.press("Enter");
+    page.until("document.querySelector('[role=alert]')");
+    page.ask("document.getElementById('outcome').select()");
+    page.write(&recorded.replace("Paid: 5", "Nothing was paid"));
+    page.ask("document.querySelector('button[type=submit].primary').focus()");
+    page.press("Enter");
+    page.until("document.querySelector('.origin')?.textContent.includes('1 outcome replaced')");
+    page.until("document.querySelector('.mark.good')?.textContent === 'completed'");
+    page.ask("[...document.querySelectorAll('.origin a')].at(-1).focus()");
+    page.press("Enter");
+    page.until("document.querySelector('.verdict.differs')");
+    let shown = page.text("document.querySelector('main').innerText");
+    assert!(shown.contains("Paid: 5") && shown.contains("Nothing was paid"), "{shown}");
+    assert_eq!(page.troubles(), Vec::<&Value>::new());
+}
+
+#[test]
+fn pages_fit_a_small_screen_are_dark_where_a_person_wants_it_and_ask_for_a_key_when_the_session_ends() {
+    let Some(browser) = found() else { return };
+    let workspace = guarded(&"long-".repeat(60));
+    workspace.dalsegno(&["run", "desk", &"word ".repeat(80)]);
+    let served = Served::start(&workspace);
+    let mut page = signed_in(&browser, &served);
+    page.until("document.querySelector('a[data-open]')");
+    let run = page.text("document.querySelector('a[data-open]').getAttribute('href')");
+    let places = [
+        "/runs",
+        &run,
+        &format!("{run}/steps/1"),
+        &format!("{run}/steps/2"),
+        "/inbox",
+        "/diff",
+        &format!("{run}/replay"),
+        &format!("{run}/fork"),
+    ];
+    for place in places {
+        page.visit(&format!("{}{place}", served.place));
+        page.until(&format!("location.pathname === '{place}'"));
+        for width in [320, 768, 1440] {
+            page.size(width, 800);
+            page.until(&format!("innerWidth === {width}"));
+            assert!(
+                page.ask("document.documentElement.scrollWidth").as_u64() <= Some(width.into()),
+                "{place} {width}"
+            );
+        }
+        let light = page.text("getComputedStyle(document.body).backgroundColor");
+        page.dark(true);
+        page.until(&format!("getComputedStyle(document.body).backgroundColor !== '{light}'"));
+        page.dark(false);
+        // Every control has a name.
+        let nameless = "[...document.querySelectorAll('input:not([type=hidden]), select, textarea, button, a[href]')]\
+             .filter((one) => !(one.labels?.length || one.ariaLabel || one.textContent.trim())).length";
+        assert_eq!(page.ask(nameless), 0, "{place}");
+    }
+    // The link is used up.
+    page.visit(&served.link);
+    page.until("document.querySelector('[role=alert]')?.textContent.includes('used before')");
+    let keys = workspace.json(&["key", "list"]);
+    let session = keys[0]["id"].as_str().or(keys["keys"][0]["id"].as_str()).unwrap().to_owned();
+    page.visit(&format!("{}/runs", served.place));
+    page.until(&format!("{H1} === 'Runs'"));
+    workspace.succeed(&["key", "revoke", &session]);
+    // The list looks again by itself, and the server asks for a key.
+    page.until(&format!("{H1} === 'Sign in'"));
+}

@@ -1,0 +1,160 @@
+//! Signing in by a ticket or by a key, and signing out.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::extract::{ConnectInfo, Extension, State};
+use axum::http::header::SET_COOKIE;
+use axum::http::{HeaderMap, Method, StatusCode};
+use axum::response::{IntoResponse as _, Redirect, Response};
+use dalsegno_access::{NoEntry, Refused, SESSION_LASTS};
+use dalsegno_web::Shell;
+use dalsegno_web::sign_in::{SignInPage, SignedInPage};
+use serde::Deserialize;
+
+use super::form::Form;
+use super::{html, local, notice, session, with_status};
+use crate::params::Params;
+use crate::problem::Problem;
+use crate::shared::Shared;
+
+/// The seconds for which a browser keeps the cookie.
+const SECONDS: u64 = SESSION_LASTS / 1_000;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Query {
+    ticket: Option<String>,
+}
+
+type Client = Option<Extension<ConnectInfo<SocketAddr>>>;
+
+fn count(shared: &Shared, client: Client) -> Result<(), Problem> {
+    client.map_or(Ok(()), |Extension(ConnectInfo(client))| shared.limits.failure(client.ip()))
+}
+
+fn told(problem: Problem) -> Response {
+    notice(Shell::signed_out(), problem.into_response())
+}
+
+/// The page that asks for a key, as the answer to who is not signed in.
+pub(super) fn ask(next: &str, problem: Option<&str>) -> Response {
+    let page = SignInPage {
+        shell: Shell::signed_out(),
+        next: local(next).to_owned(),
+        problem: problem.map(str::to_owned),
+    };
+    with_status(StatusCode::UNAUTHORIZED, &page)
+}
+
+/// Signs a browser in by a ticket; without one, asks for a key.
+pub(super) async fn show(
+    State(shared): State<Arc<Shared>>,
+    method: Method,
+    headers: HeaderMap,
+    client: Client,
+    query: Result<Params<Query>, Problem>,
+) -> Response {
+    let ticket = match query {
+        Ok(Params(Query { ticket })) => ticket,
+        Err(problem) => return told(problem),
+    };
+    let Some(ticket) = ticket else {
+        let page = SignInPage { shell: Shell::signed_out(), next: "/runs".to_owned(), problem: None };
+        return html(&page);
+    };
+    // What looks at a link before a person follows it must not use the ticket up.
+    let looks_ahead =
+        headers.get("sec-purpose").is_some_and(|purpose| purpose.as_bytes().starts_with(b"prefetch"));
+    if method == Method::HEAD || looks_ahead {
+        return StatusCode::NO_CONTENT.into_response();
+    }
+    let (own, now) = (Arc::clone(&shared), shared.now());
+    // It writes a key, and may wait for other writers.
+    let redeemed =
+        tokio::task::spawn_blocking(move || own.pages.tickets.redeem(&ticket, &own.keys, now)).await;
+    match redeemed {
+        Err(error) => told(Problem::defect(&error)),
+        Ok(Err(NoEntry::Over)) => match count(&shared, client) {
+            Ok(()) => {
+                let help = "The sign-in link was used before, or is older than five minutes. \
+                     Restart the server for another one, or sign in with an access key.";
+                ask("/runs", Some(help))
+            }
+            Err(problem) => told(problem),
+        },
+        Ok(Err(error)) => {
+            tracing::error!(%error, "a session could not be written");
+            told(
+                Refused::Unavailable(match error {
+                    NoEntry::Keys(error) => error,
+                    other => {
+                        return ask("/runs", Some(&other.to_string()));
+                    }
+                })
+                .into(),
+            )
+        }
+        Ok(Ok((_, key))) => {
+            let page = SignedInPage { shell: Shell::signed_out(), next: "/runs".to_owned() };
+            let mut response = html(&page);
+            if let Some(cookie) = session::cookie(&headers, key.expose(), SECONDS) {
+                response.headers_mut().insert(SET_COOKIE, cookie);
+            }
+            response
+        }
+    }
+}
+
+/// Signs a browser in with an access key, which becomes its cookie: who revokes the key ends the session.
+pub(super) async fn by_key(
+    State(shared): State<Arc<Shared>>,
+    headers: HeaderMap,
+    client: Client,
+    form: Result<Form, Problem>,
+) -> Response {
+    let form = match form {
+        Ok(form) => form,
+        Err(problem) => return told(problem),
+    };
+    let (key, next) = (form.given("key").unwrap_or_default(), form.text("next"));
+    match shared.keys.check(&key, shared.now()) {
+        Ok(_) => {
+            let mut response = Redirect::to(local(&next)).into_response();
+            if let Some(cookie) = session::cookie(&headers, &key, SECONDS) {
+                response.headers_mut().insert(SET_COOKIE, cookie);
+            }
+            response
+        }
+        Err(refused @ Refused::Unavailable(_)) => told(refused.into()),
+        Err(refused) => match count(&shared, client) {
+            Ok(()) => ask(&next, Some(&format!("You are not signed in: {refused}."))),
+            Err(problem) => told(problem),
+        },
+    }
+}
+
+/// Signs out. The key of a session that began with a ticket is good for nothing else, and is revoked.
+pub(super) async fn out(
+    State(shared): State<Arc<Shared>>,
+    headers: HeaderMap,
+    form: Result<Form, Problem>,
+) -> Response {
+    if let Err(problem) = form {
+        return told(problem);
+    }
+    let now = shared.now();
+    let access = session::shown(&headers, None).and_then(|key| shared.keys.check(key, now).ok());
+    if let Some(access) = access.filter(dalsegno_access::Access::is_session) {
+        let keys = shared.keys.clone();
+        let revoked = tokio::task::spawn_blocking(move || keys.revoke(access.key(), now)).await;
+        if !matches!(revoked, Ok(Ok(_))) {
+            tracing::warn!("the key of a session that ended was not revoked; it expires by itself");
+        }
+    }
+    let mut response = Redirect::to("/sign-in").into_response();
+    if let Some(cookie) = session::cookie(&headers, "", 0) {
+        response.headers_mut().insert(SET_COOKIE, cookie);
+    }
+    response
+}

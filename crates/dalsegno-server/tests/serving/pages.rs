@@ -1,0 +1,477 @@
+//! The pages: who is let in, what a page shows to whom, and what a form can do.
+
+use dalsegno_access::{KeyState, SESSION_NAME, Scope};
+use dalsegno_store::RunStatus;
+use serde_json::{Value, json};
+
+use crate::client::{Answer, Client};
+use crate::world::{WITHOUT_ANSWERS, World};
+
+/// A browser without a screen: it keeps the cookie, and says where its forms come from.
+struct Browser {
+    client: Client,
+    host: String,
+    cookie: String,
+}
+
+impl Browser {
+    fn new(world: &World) -> Self {
+        Self { client: world.without_key(), host: world.address.to_string(), cookie: String::new() }
+    }
+
+    /// One that is signed in with a key of a tenant.
+    async fn with_key(world: &World, tenant: &str, scopes: &[Scope]) -> (Self, Client) {
+        let key = world.client(tenant, scopes);
+        let mut browser = Self::new(world);
+        let secret = key.key.clone().unwrap();
+        let answer = browser.submit("/sign-in", &[("key", &secret), ("next", "/inbox")]).await;
+        assert_eq!(
+            (answer.status, answer.header("location").as_deref()),
+            (303, Some("/inbox")),
+            "{answer:?}"
+        );
+        browser.take_cookie(&answer);
+        (browser, key)
+    }
+
+    /// One that is signed in with the link that the server prints.
+    async fn with_link(world: &World) -> Self {
+        let mut browser = Self::new(world);
+        let answer = browser.get(path(&world.sign_in)).await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+        browser.take_cookie(&answer);
+        browser
+    }
+
+    fn take_cookie(&mut self, answer: &Answer) {
+        let set = answer.header("set-cookie").unwrap();
+        let port = self.host.rsplit_once(':').unwrap().1;
+        assert!(set.starts_with(&format!("__Host-dalsegno-{port}=")), "{set}");
+        for part in ["Path=/", "Secure", "HttpOnly", "SameSite=Strict"] {
+            assert!(set.split("; ").any(|one| one == part), "{set}");
+        }
+        self.cookie = set.split(';').next().unwrap().to_owned();
+    }
+
+    async fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+        let mut all = vec![("host", self.host.as_str()), ("accept", "text/html")];
+        if !self.cookie.is_empty() {
+            all.push(("cookie", &self.cookie));
+        }
+        all.extend(headers);
+        self.client.send(method, path, &all, body.as_bytes()).await
+    }
+
+    async fn get(&self, path: &str) -> Answer {
+        self.send("GET", path, &[], "").await
+    }
+
+    /// Sends a form from a page of this server.
+    async fn submit(&self, path: &str, fields: &[(&str, &str)]) -> Answer {
+        self.submit_from(Some(&format!("http://{}", self.host)), path, fields).await
+    }
+
+    async fn submit_from(&self, origin: Option<&str>, path: &str, fields: &[(&str, &str)]) -> Answer {
+        let body = form(fields);
+        let mut headers = vec![("content-type", "application/x-www-form-urlencoded")];
+        headers.extend(origin.map(|origin| ("origin", origin)));
+        self.send("POST", path, &headers, &body).await
+    }
+}
+
+fn form(fields: &[(&str, &str)]) -> String {
+    let encode = |text: &str| text.bytes().map(|byte| format!("%{byte:02x}")).collect::<String>();
+    fields.iter().map(|(name, value)| format!("{name}={}", encode(value))).collect::<Vec<_>>().join("&")
+}
+
+fn path(address: &str) -> &str {
+    let (_, rest) = address.split_once("://").unwrap();
+    &rest[rest.find('/').unwrap()..]
+}
+
+fn is_sign_in(answer: &Answer) -> bool {
+    answer.status == 401 && answer.text.contains("name=\"key\"")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_link_signs_in_once_and_its_session_is_a_key_that_can_be_revoked() {
+    let world = World::new().await;
+    let nobody = Browser::new(&world);
+    assert!(is_sign_in(&nobody.get("/runs").await));
+    // What looks ahead does not use it up.
+    let link = path(&world.sign_in);
+    assert_eq!(nobody.send("HEAD", link, &[], "").await.status, 204);
+    assert_eq!(nobody.send("GET", link, &[("sec-purpose", "prefetch;prerender")], "").await.status, 204);
+    let browser = Browser::with_link(&world).await;
+    assert_eq!(browser.get("/runs").await.status, 200);
+    assert!(is_sign_in(&nobody.get(link).await), "used");
+    let wrong = link.replace("ticket=", "ticket=0");
+    assert!(is_sign_in(&nobody.get(&wrong).await));
+    let keys = world.keys.list().unwrap();
+    let session = keys.iter().find(|key| key.name.as_deref() == Some(SESSION_NAME)).unwrap();
+    assert!(session.tenant == "*" && !session.scopes.contains(&Scope::MetricsRead));
+    world.keys.revoke(&session.id, 1).unwrap();
+    assert!(is_sign_in(&browser.get("/runs").await), "revoked");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn signing_out_ends_the_session_and_leaves_a_key_as_it_is() {
+    let world = World::new().await;
+    let browser = Browser::with_link(&world).await;
+    let (by_key, key) = Browser::with_key(&world, "acme", Scope::ALL).await;
+    for one in [&browser, &by_key] {
+        let answer = one.submit("/sign-out", &[]).await;
+        assert_eq!((answer.status, answer.header("location").as_deref()), (303, Some("/sign-in")));
+        assert!(answer.header("set-cookie").unwrap().contains("Max-Age=0"));
+    }
+    assert!(is_sign_in(&browser.get("/runs").await), "the cookie that was copied is good for nothing");
+    assert_eq!(key.get("/v1/runs").await.status, 200);
+    let ended = world.keys.list().unwrap().into_iter().filter(|key| key.state(1) == KeyState::Revoked);
+    assert_eq!(ended.count(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_another_site_sends_with_the_cookie_is_refused() {
+    let world = World::new().await;
+    let browser = Browser::with_link(&world).await;
+    let run = world.all("*").start("pay", "10").await;
+    let id = run["run_id"].as_str().unwrap();
+    let waits = &run["waiting_for"][0];
+    let (operation, shown) = (waits["operation"].as_str().unwrap(), waits["shown"].as_str().unwrap());
+    let fields = [("operation", operation), ("shown", shown), ("do", "approve")];
+    let (other_port, other_scheme) = ("http://127.0.0.1:1".to_owned(), format!("https://{}x", browser.host));
+    for origin in [None, Some("null"), Some("https://evil.example"), Some(&*other_port), Some(&*other_scheme)]
+    {
+        for path in ["answers", "fork", "cancel"] {
+            let answer = browser.submit_from(origin, &format!("/runs/{id}/{path}"), &fields).await;
+            assert_eq!(answer.status, 403, "{origin:?} {path} {answer:?}");
+        }
+        assert_eq!(browser.submit_from(origin, "/sign-out", &[]).await.status, 403);
+        let key = [("key", "dalsegno_x")];
+        assert_eq!(Browser::new(&world).submit_from(origin, "/sign-in", &key).await.status, 403);
+        // The API takes the cookie by the same rule.
+        let mut headers = vec![("content-type", "application/json")];
+        headers.extend(origin.map(|origin| ("origin", origin)));
+        let answer = browser.send("POST", &format!("/v1/runs/{id}/cancel"), &headers, "{}").await;
+        answer.is_problem(403, "forbidden");
+    }
+    let summary = world.engine.journal().summary(id.parse().unwrap()).await.unwrap();
+    assert_eq!((summary.status, world.runs().await), (RunStatus::Suspended, 1), "nothing has happened");
+    // What only reads needs no origin: an `EventSource` sends none.
+    assert_eq!(browser.get(&format!("/v1/runs/{id}")).await.status, 200);
+    let own = format!("http://{}", browser.host);
+    let headers = [("content-type", "application/json"), ("origin", own.as_str())];
+    assert_eq!(browser.send("POST", &format!("/v1/runs/{id}/cancel"), &headers, "{}").await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_page_says_what_a_browser_may_do_with_it() {
+    let world = World::new().await;
+    let browser = Browser::with_link(&world).await;
+    for path in ["/runs", "/inbox", "/diff", "/sign-in", "/runs/0", "/nothing-here", "/runs?status=x"] {
+        let answer = browser.get(path).await;
+        let policy = answer.header("content-security-policy").unwrap_or_default();
+        for part in
+            ["default-src 'none'", "script-src 'self'", "frame-ancestors 'none'", "trusted-types 'none'"]
+        {
+            assert!(policy.contains(part), "{path}: {policy}");
+        }
+        assert!(!policy.contains("unsafe"), "{policy}");
+        assert_eq!(answer.header("referrer-policy").as_deref(), Some("no-referrer"), "{path}");
+        assert_eq!(answer.header("x-content-type-options").as_deref(), Some("nosniff"), "{path}");
+        assert_eq!(answer.header("cache-control").as_deref(), Some("no-store"), "{path}");
+        assert!(answer.header("content-type").unwrap().starts_with("text/html"), "{path}");
+        // Nothing in a page is a script or a style of its own, and nothing comes from elsewhere.
+        let text = &answer.text;
+        assert!(!text.contains("style=\"") && !text.contains("<style"), "{path}: {text}");
+        assert!(
+            !text.split_whitespace().any(|word| word.starts_with("on") && word.contains('=')),
+            "{path}: {text}"
+        );
+        let scripts: Vec<_> = text.match_indices("<script").collect();
+        assert_eq!(scripts.len(), text.matches("<script type=\"module\" src=\"/assets/").count());
+    }
+    let asset = browser.get(&format!("/assets/{}/style.css", version(&browser.get("/runs").await))).await;
+    assert_eq!(asset.header("cache-control").as_deref(), Some("public, max-age=31536000, immutable"));
+    assert_eq!(
+        browser.get("/assets/other/main.js").await.header("cache-control").as_deref(),
+        Some("no-store")
+    );
+    assert_eq!(browser.get("/assets/other/..%2fmain.js").await.status, 404);
+    assert_eq!(Browser::new(&world).get("/").await.header("location").as_deref(), Some("/runs"));
+    // A program that is no browser gets what it always got.
+    world.all("*").get("/nothing-here").await.is_problem(404, "not_found");
+}
+
+fn version(answer: &Answer) -> &str {
+    let (_, rest) = answer.text.split_once("/assets/").unwrap();
+    rest.split_once('/').unwrap().0
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_of_another_tenant_is_the_page_of_one_that_does_not_exist() {
+    let world = World::new().await;
+    let (acme, key) = Browser::with_key(&world, "acme", Scope::ALL).await;
+    let theirs = world.all("rival").start("pay", "RIVAL-ONLY").await;
+    world.all("rival").start("pay", "RIVAL-ONLY").await;
+    let (id, unknown) = (theirs["run_id"].as_str().unwrap(), "5a".repeat(16));
+    let waits = &theirs["waiting_for"][0];
+    let (operation, shown) = (waits["operation"].as_str().unwrap(), waits["shown"].as_str().unwrap());
+    let own = key.start("echo", "ours").await;
+    let own = own["run_id"].as_str().unwrap();
+    let mut seen = Vec::new();
+    for run in [id, unknown.as_str()] {
+        let mut answers = Vec::new();
+        for path in ["", "/steps/1", "/steps/end", "/replay", "/fork", &format!("/fork?op={operation}")] {
+            answers.push(acme.get(&format!("/runs/{run}{path}")).await);
+        }
+        answers.push(acme.get(&format!("/diff?left={own}&right={run}")).await);
+        answers.push(acme.get(&format!("/diff?left={run}")).await);
+        answers.push(acme.submit(&format!("/runs/{run}/fork"), &[("at", "1")]).await);
+        answers.push(acme.submit(&format!("/runs/{run}/cancel"), &[]).await);
+        let fields = [("operation", operation), ("shown", shown), ("do", "approve")];
+        answers.push(acme.submit(&format!("/runs/{run}/answers"), &fields).await);
+        let seen_of: Vec<_> = answers.iter().map(|one| (one.status, one.text.replace(run, "RUN"))).collect();
+        seen.push(seen_of);
+    }
+    assert_eq!(seen[0], seen[1]);
+    for (place, (status, _)) in seen[0].iter().enumerate() {
+        assert_eq!(*status, if place == 6 || place == 7 { 200 } else { 404 }, "{place}");
+    }
+    for path in ["/runs", "/runs?tenant=rival", "/inbox", "/diff", &format!("/diff?left={}", &id[..8])] {
+        let text = acme.get(path).await.text;
+        assert!(!text.contains("RIVAL-ONLY") && !text.contains(id), "{path}: {text}");
+    }
+    let summary = world.engine.journal().summary(id.parse().unwrap()).await.unwrap();
+    assert_eq!(summary.status, RunStatus::Suspended);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_the_scope_there_is_no_form_and_its_request_is_refused() {
+    let world = World::new().await;
+    let (reader, key) = Browser::with_key(&world, "acme", WITHOUT_ANSWERS).await;
+    let run = key.start("pay", "10").await;
+    let id = run["run_id"].as_str().unwrap();
+    let waits = &run["waiting_for"][0];
+    let (operation, shown) = (waits["operation"].as_str().unwrap(), waits["shown"].as_str().unwrap());
+    for path in [format!("/runs/{id}"), "/inbox".to_owned()] {
+        let text = reader.get(&path).await.text;
+        assert!(text.contains("May bills.pay be called?") && text.contains("answers:write"), "{text}");
+        assert!(!text.contains("value=\"approve\"") && !text.contains("name=\"shown\""), "{text}");
+    }
+    let fields = [("operation", operation), ("shown", shown), ("do", "approve")];
+    assert_eq!(reader.submit(&format!("/runs/{id}/answers"), &fields).await.status, 403);
+    // An outcome may be a person's answer.
+    assert_eq!(reader.get(&format!("/runs/{id}/fork?op={operation}")).await.status, 403);
+    let outcome = json!({ "outcome": { "tool_returned": { "text": "paid" } } }).to_string();
+    let fields = [("op", operation), ("outcome", outcome.as_str())];
+    assert_eq!(reader.submit(&format!("/runs/{id}/fork"), &fields).await.status, 403);
+    // Who may only list sees no content.
+    let (lister, _) = Browser::with_key(&world, "acme", &[Scope::RunsList]).await;
+    let text = lister.get("/runs").await.text;
+    assert!(text.contains(id) && !text.contains("<span class=\"asked\">10</span>"), "{text}");
+    for path in
+        [format!("/runs/{id}"), "/inbox".to_owned(), format!("/runs/{id}/steps/1"), "/diff".to_owned()]
+    {
+        assert_eq!(lister.get(&path).await.status, 403, "{path}");
+    }
+    let summary = world.engine.journal().summary(id.parse().unwrap()).await.unwrap();
+    assert_eq!((summary.status, world.runs().await), (RunStatus::Suspended, 1));
+}
+
+/// The value of a hidden field of a page.
+fn hidden(page: &str, name: &str) -> String {
+    let (_, rest) =
+        page.split_once(&format!("name=\"{name}\" value=\"")).unwrap_or_else(|| panic!("{name}: {page}"));
+    rest.split_once('"').unwrap().0.to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_is_approved_with_edited_arguments_through_the_form() {
+    let world = World::new().await;
+    let (browser, key) = Browser::with_key(&world, "acme", Scope::ALL).await;
+    let run = key.start("pay", "<img src=x onerror=alert(1)>").await;
+    let id = run["run_id"].as_str().unwrap();
+    let page = browser.get("/inbox").await.text;
+    assert!(page.contains("&lt;img src=x onerror=alert(1)&gt;") && !page.contains("<img"), "{page}");
+    let (operation, shown) = (hidden(&page, "operation"), hidden(&page, "shown"));
+    let answers = format!("/runs/{id}/answers");
+    let answer = async |arguments: &str, shown: &str| {
+        let fields = [
+            ("operation", operation.as_str()),
+            ("shown", shown),
+            ("arguments", arguments),
+            ("reason", "a small one"),
+            ("do", "approve"),
+            ("back", "//evil.example"),
+        ];
+        browser.submit(&answers, &fields).await
+    };
+    let broken = answer("{ \"amount\": ", &shown).await;
+    assert_eq!(broken.status, 422, "{broken:?}");
+    assert!(
+        broken.text.contains("The arguments are not JSON") && broken.text.contains("a small one"),
+        "{broken:?}"
+    );
+    assert_eq!(answer("{}", "0000000000000000").await.status, 409);
+    let done = answer("{ \"amount\": \"5\" }", &shown).await;
+    assert_eq!((done.status, done.header("location").as_deref()), (303, Some("/runs")), "{done:?}");
+    let shown_run = key.get(&format!("/v1/runs/{id}?wait=30")).await.json();
+    assert_eq!(shown_run["status"], "completed", "{shown_run}");
+    let events = key.get(&format!("/v1/runs/{id}/events")).await.text;
+    assert!(events.contains("a small one") && events.contains("\"amount\":\"5\""), "{events}");
+    assert!(events.contains(&format!("key {}", key.id)), "who approved: {events}");
+    let step = browser.get(&format!("/runs/{id}/steps/1")).await.text;
+    assert!(step.contains("put here by the person who approved the call"), "{step}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_question_is_answered_and_a_wrong_answer_comes_back_to_be_corrected() {
+    let world = World::new().await;
+    let (browser, key) = Browser::with_key(&world, "acme", Scope::ALL).await;
+    let run = key.start("ask", "x").await;
+    let id = run["run_id"].as_str().unwrap();
+    let page = browser.get(&format!("/runs/{id}")).await.text;
+    let (operation, shown) = (hidden(&page, "operation"), hidden(&page, "shown"));
+    let answers = format!("/runs/{id}/answers");
+    for (value, status) in [("many", 422), ("1.5", 422), ("7", 303)] {
+        let fields = [
+            ("operation", &*operation),
+            ("shown", &shown),
+            ("value", value),
+            ("do", "value"),
+            ("back", "/inbox"),
+        ];
+        let answer = browser.submit(&answers, &fields).await;
+        assert_eq!(answer.status, status, "{value}: {answer:?}");
+        if status == 303 {
+            assert_eq!(answer.header("location").as_deref(), Some("/inbox?done=recorded"));
+        } else {
+            assert!(answer.text.contains(&format!("value=\"{value}\"")), "{answer:?}");
+        }
+    }
+    let ended = key.get(&format!("/v1/runs/{id}?wait=30")).await.json();
+    assert_eq!(ended["answer"], "7 then");
+    // The form once more, as from an old page.
+    let fields = [("operation", &*operation), ("shown", &shown), ("value", "8"), ("do", "value")];
+    assert_eq!(browser.submit(&answers, &fields).await.status, 409);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_is_forked_with_an_edited_outcome_and_compared_with_its_fork() {
+    let world = World::new().await;
+    let (browser, key) = Browser::with_key(&world, "acme", Scope::ALL).await;
+    let run = key.start("ask", "x").await;
+    let id = run["run_id"].as_str().unwrap();
+    let waits = &run["waiting_for"][0];
+    let body = json!({ "operation": waits["operation"], "answer": { "value": 7 } });
+    assert_eq!(key.post(&format!("/v1/runs/{id}/answers"), &body).await.status, 200);
+    key.get(&format!("/v1/runs/{id}?wait=30")).await;
+    let operation = waits["operation"].as_str().unwrap();
+    let form = browser.get(&format!("/runs/{id}/fork?op={operation}")).await;
+    assert!(
+        form.text.contains("&quot;input_given&quot;: 7") || form.text.contains("&#34;input_given&#34;: 7"),
+        "{form:?}"
+    );
+    let fork = async |outcome: &str| {
+        browser.submit(&format!("/runs/{id}/fork"), &[("op", operation), ("outcome", outcome)]).await
+    };
+    for wrong in ["{", "{ \"outcome\": { \"tool_returned\": 3 } }"] {
+        let answer = fork(wrong).await;
+        assert_eq!(answer.status, 422, "{answer:?}");
+        assert!(answer.text.contains("role=\"alert\""), "{answer:?}");
+    }
+    let answer = fork("{ \"outcome\": { \"input_given\": 8 } }").await;
+    assert_eq!(answer.status, 303, "{answer:?}");
+    let place = answer.header("location").unwrap();
+    let forked = place.strip_prefix("/runs/").unwrap().to_owned();
+    let ended = key.get(&format!("/v1/runs/{forked}?wait=30")).await.json();
+    assert_eq!(ended["answer"], "8 then", "{ended}");
+    let page = browser.get(&place).await.text;
+    assert!(page.contains("Forked from") && page.contains("1 outcome replaced"), "{page}");
+    let diff = browser.get(&format!("/diff?left={id}&right={forked}")).await.text;
+    assert!(diff.contains("First difference, in step 1") && diff.contains("<del>7</del>"), "{diff}");
+    assert!(diff.contains("<ins>8</ins>"), "{diff}");
+    let same = browser.get(&format!("/diff?left={id}&right={}", &id[..8])).await.text;
+    assert!(same.contains("Both runs asked for the same"), "{same}");
+    let replay = browser.get(&format!("/runs/{id}/replay")).await.text;
+    assert!(replay.contains("Identical"), "{replay}");
+    let forked_at = browser.submit(&format!("/runs/{id}/fork"), &[("at", "99")]).await;
+    assert_eq!(forked_at.status, 422, "{forked_at:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_step_that_is_not_there_and_filters_that_are_none_are_pages_that_say_so() {
+    let world = World::new().await;
+    let (browser, key) = Browser::with_key(&world, "acme", Scope::ALL).await;
+    let run = key.start("ask", "x").await;
+    let id = run["run_id"].as_str().unwrap();
+    for (path, status) in [
+        (format!("/runs/{id}/steps/9"), 404),
+        (format!("/runs/{id}/steps/x"), 404),
+        (format!("/runs/{id}/steps/end"), 404),
+        (format!("/runs/{id}/steps/1?why=x"), 400),
+        (format!("/runs/{id}?from=x"), 400),
+        (format!("/runs/{id}?from=99999999999"), 200),
+        (format!("/runs/{id}?from=end"), 200),
+        ("/runs?cursor=x".to_owned(), 400),
+        ("/runs?nothing=1".to_owned(), 400),
+        ("/runs?status=lost".to_owned(), 200),
+        ("/runs?agent=No+Name".to_owned(), 200),
+        ("/inbox?kind=x".to_owned(), 400),
+        ("/diff?left=zz&right=".to_owned(), 200),
+    ] {
+        let answer = browser.get(&path).await;
+        assert_eq!(answer.status, status, "{path}: {answer:?}");
+        assert!(answer.text.starts_with("<!doctype html>"), "{path}: {answer:?}");
+    }
+    assert_eq!(browser.send("DELETE", "/runs", &[], "").await.status, 405);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_cookie_is_as_good_as_a_key_of_another_kind() {
+    let world = World::new().await;
+    let mut browser = Browser::with_link(&world).await;
+    let good = browser.cookie.clone();
+    let (name, key) = good.split_once('=').unwrap();
+    for cookie in [
+        format!("{name}="),
+        format!("{name}=x"),
+        format!("dalsegno={key}"),
+        format!("__Host-dalsegno={key}"),
+        format!("{name}x={key}"),
+        format!("{name}={}0", &key[..key.len() - 1]),
+    ] {
+        cookie.clone_into(&mut browser.cookie);
+        let answer = browser.get("/runs").await;
+        assert!(is_sign_in(&answer) || cookie.ends_with(&key[key.len() - 1..]), "{cookie}: {answer:?}");
+        let document: Value = browser.get("/v1/runs").await.json();
+        assert!(document["code"] == "unauthenticated" || document["items"].is_array(), "{document}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_erased_is_on_no_page_that_was_looked_at_before() {
+    let world = World::new().await;
+    let (browser, key) = Browser::with_key(&world, "acme", Scope::ALL).await;
+    for whole in [true, false] {
+        let run = key.start("ask", "SECRET-TEXT").await;
+        let id = run["run_id"].as_str().unwrap();
+        let operation = run["waiting_for"][0]["operation"].as_str().unwrap();
+        let body = json!({ "answer": { "value": 424_242 } });
+        assert_eq!(key.post(&format!("/v1/runs/{id}/answers"), &body).await.status, 200);
+        key.get(&format!("/v1/runs/{id}?wait=30")).await;
+        let pages =
+            [format!("/runs/{id}"), format!("/runs/{id}/steps/1"), format!("/runs/{id}/fork?op={operation}")];
+        let has = |page: &Answer| page.text.contains("424242") || page.text.contains("SECRET-TEXT");
+        for page in &pages {
+            assert!(has(&browser.get(page).await), "{page}");
+        }
+        let only = (!whole).then(|| operation.parse().unwrap());
+        world.engine.journal().erase(id.parse().unwrap(), only).await.unwrap();
+        for page in &pages {
+            let text = browser.get(page).await.text;
+            assert!(!text.contains("424242") && (!whole || !text.contains("SECRET-TEXT")), "{page}: {text}");
+        }
+    }
+}
