@@ -20,6 +20,8 @@ struct Agent {
     version: String,
     description: String,
     capabilities: Vec<String>,
+    /// Where its document comes from: `file` or `catalogue`.
+    layer: &'static str,
 }
 
 /// Lists the agents whose files have no errors. They are the same for all tenants.
@@ -31,6 +33,7 @@ pub(crate) async fn list(State(shared): State<Arc<Shared>>, Client(_): Client) -
         version: agent.version.clone(),
         description: agent.description.clone(),
         capabilities: agent.capabilities.iter().cloned().collect(),
+        layer: if agent.source.is_document() { "catalogue" } else { "file" },
     });
     Json(Agents { agents: agents.collect() })
 }

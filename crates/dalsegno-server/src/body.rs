@@ -15,7 +15,7 @@ use crate::shared::Shared;
 /// The longest that a body may take to arrive, of any size.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How deep JSON may be nested.
-const DEPTH: u32 = 64;
+pub(crate) const DEPTH: u32 = 64;
 
 /// A JSON body of a known form. An empty body is an empty object.
 pub(crate) struct Json<T>(pub(crate) T);
@@ -44,7 +44,7 @@ impl<T: DeserializeOwned> FromRequest<Arc<Shared>> for Json<T> {
     }
 }
 
-async fn collect(body: Body, most: u64) -> Result<Vec<u8>, Problem> {
+pub(crate) async fn collect(body: Body, most: u64) -> Result<Vec<u8>, Problem> {
     let limited = Limited::new(body, usize::try_from(most).unwrap_or(usize::MAX));
     match tokio::time::timeout(PATIENCE, limited.collect()).await {
         Err(_) => Err(Problem::new(
@@ -78,7 +78,7 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
 }
 
 /// How deep brackets are nested. Of what is no JSON it is some number, and the parser says the rest.
-fn depth(bytes: &[u8]) -> u32 {
+pub(crate) fn depth(bytes: &[u8]) -> u32 {
     let (mut depth, mut deepest, mut in_text, mut is_escaped) = (0_u32, 0, false, false);
     for byte in bytes {
         match byte {

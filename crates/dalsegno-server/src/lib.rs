@@ -9,6 +9,7 @@ mod agents;
 mod answers;
 mod body;
 mod cursor;
+mod documents;
 mod events;
 mod fork;
 mod guard;

@@ -12,7 +12,7 @@ use dalsegno_access::Scope;
 
 use crate::problem::{Code, Problem};
 use crate::shared::Shared;
-use crate::{agents, answers, events, fork, guard, health, inbox, listing, runs};
+use crate::{agents, answers, documents, events, fork, guard, health, inbox, listing, runs};
 
 /// One address.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub struct RouteInfo {
 type Handler = MethodRouter<Arc<Shared>>;
 
 fn table() -> Vec<(&'static str, &'static str, Option<Scope>, Handler)> {
-    vec![
+    let mut table = vec![
         ("GET", "/v1/runs", Some(Scope::RunsList), get(listing::list)),
         ("POST", "/v1/runs", Some(Scope::RunsWrite), post(runs::start)),
         ("GET", "/v1/runs/{id}", Some(Scope::RunsRead), get(runs::show)),
@@ -41,7 +41,9 @@ fn table() -> Vec<(&'static str, &'static str, Option<Scope>, Handler)> {
         ("GET", "/metrics", Some(Scope::MetricsRead), get(health::metrics)),
         ("GET", "/livez", None, get(health::live)),
         ("GET", "/readyz", None, get(health::ready)),
-    ]
+    ];
+    table.extend(documents::table());
+    table
 }
 
 /// Every address of the server.
