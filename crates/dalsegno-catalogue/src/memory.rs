@@ -134,7 +134,8 @@ impl DocumentStore for MemoryDocuments {
 
     fn version(&self, id: &DocumentId, version: Version) -> Result<Option<String>, DocumentsError> {
         let state = self.state();
-        let mut texts = state.documents.get(id).into_iter().flatten().rev().filter_map(|entry| entry.text.as_ref());
+        let mut texts =
+            state.documents.get(id).into_iter().flatten().rev().filter_map(|entry| entry.text.as_ref());
         Ok(texts.find(|(_, found)| *found == version).map(|(text, _)| text.clone()))
     }
 

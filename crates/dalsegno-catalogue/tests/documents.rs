@@ -256,7 +256,8 @@ fn after_a_kill_the_catalogue_is_whole_and_has_all_that_was_acknowledged() {
             .spawn()
             .unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let wrote = lines.map_while(Result::ok).filter_map(|line| line.strip_prefix("wrote ")?.parse::<u64>().ok());
+        let wrote =
+            lines.map_while(Result::ok).filter_map(|line| line.strip_prefix("wrote ")?.parse::<u64>().ok());
         let last = wrote.take(kills * 3).last().unwrap();
         // On Unix this is SIGKILL.
         child.kill().unwrap();
@@ -302,7 +303,8 @@ fn a_file_that_is_no_catalogue_is_left_as_it_is() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("catalogue.db");
     let open = |path: &Path| SqliteDocuments::open(path).unwrap_err();
-    std::fs::write(&path, "no database at all, and longer than the header of one would be. ".repeat(9)).unwrap();
+    std::fs::write(&path, "no database at all, and longer than the header of one would be. ".repeat(9))
+        .unwrap();
     assert!(matches!(open(&path), OpenError::Storage { .. }));
     std::fs::remove_file(&path).unwrap();
     rusqlite::Connection::open(&path).unwrap().execute_batch("CREATE TABLE mine (x)").unwrap();
@@ -310,7 +312,9 @@ fn a_file_that_is_no_catalogue_is_left_as_it_is() {
     std::fs::remove_file(&path).unwrap();
     drop(SqliteDocuments::open(&path).unwrap());
     let connection = rusqlite::Connection::open(&path).unwrap();
-    connection.execute_batch("CREATE TRIGGER t AFTER INSERT ON change BEGIN DELETE FROM change; END").unwrap();
+    connection
+        .execute_batch("CREATE TRIGGER t AFTER INSERT ON change BEGIN DELETE FROM change; END")
+        .unwrap();
     assert!(matches!(open(&path), OpenError::Foreign { .. }));
     connection.execute_batch("DROP TRIGGER t; PRAGMA user_version = 9").unwrap();
     assert!(matches!(open(&path), OpenError::Newer { found: 9, .. }));

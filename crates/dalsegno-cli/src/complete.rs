@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use clap_complete::CompletionCandidate;
 use dalsegno_core::AgentName;
 use dalsegno_history::Journal;
-use dalsegno_store::RunFilter;
 use dalsegno_runtime::load_workspace;
+use dalsegno_store::RunFilter;
 use dalsegno_workspace::Workspace;
 
 use crate::locate;

@@ -152,7 +152,9 @@ impl Workspace {
         let documents = documents.unwrap_or_else(|(file, problem)| {
             let file = file.strip_prefix(root).unwrap_or(&file);
             let found = Diagnostic::new(Code::UnreadableFile, Severity::Error, file, problem);
-            loaded.diagnostics.push(found.with_help("restore it from a backup, or move it away to use the files alone"));
+            loaded
+                .diagnostics
+                .push(found.with_help("restore it from a backup, or move it away to use the files alone"));
             Documents::default()
         });
         let place = files.under(&documents);

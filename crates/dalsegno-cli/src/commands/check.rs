@@ -8,7 +8,8 @@ use dalsegno_memory::check_seed;
 use dalsegno_models::{Cassette, ScriptModel};
 use dalsegno_runtime::{Engine, load_workspace};
 use dalsegno_workspace::{
-    Cases, Catalogue, Diagnostic, Loaded, Lock, LockChange, LockRead, ModelBinding, SecretRef, SourceFile, Workspace,
+    Cases, Catalogue, Diagnostic, Loaded, Lock, LockChange, LockRead, ModelBinding, SecretRef, SourceFile,
+    Workspace,
 };
 use serde::Serialize;
 

@@ -164,7 +164,11 @@ impl Engine {
     ///
     /// # Errors
     /// When there is none, or it cannot be read.
-    pub async fn document_version(&self, id: &DocumentId, version: Version) -> Result<String, DocumentFailure> {
+    pub async fn document_version(
+        &self,
+        id: &DocumentId,
+        version: Version,
+    ) -> Result<String, DocumentFailure> {
         let id = id.clone();
         let found = self.blocking(move |desk| {
             let store = desk.shelf.store(false)?;
@@ -300,8 +304,13 @@ impl Desk {
             };
             let shown = match written.version {
                 Some(_) => store.get(id)?.map(of_catalogue),
-                None => Judged::read(&self.root, &self.in_code, &self.without(&snapshot, &place), &self.registered)
-                    .file(&place),
+                None => Judged::read(
+                    &self.root,
+                    &self.in_code,
+                    &self.without(&snapshot, &place),
+                    &self.registered,
+                )
+                .file(&place),
             };
             let is_first = found.is_none();
             return Ok(DocumentChanged { is_first, is_new: written.is_new, shown, warnings: check.warnings });

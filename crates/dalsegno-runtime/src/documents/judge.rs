@@ -82,8 +82,7 @@ impl Judged {
         });
         // An agent that is deleted, or uncovered, is no agent that breaks.
         let deleted = |name: &str| *place == DocumentPlace::Agent(name.to_owned());
-        check.agents =
-            lost.map(|(name, _)| name.to_string()).filter(|name| !deleted(name)).collect();
+        check.agents = lost.map(|(name, _)| name.to_string()).filter(|name| !deleted(name)).collect();
         if let DocumentPlace::Tenant(name) = place {
             let terms = |workspace: &Workspace| workspace.tenants.get(name).map(terms);
             check.changes_terms = terms(before) != terms(after);

@@ -80,7 +80,9 @@ mod tests {
     use super::*;
 
     fn headers(all: &[(&'static str, &str)]) -> HeaderMap {
-        all.iter().map(|(name, value)| ((*name).try_into().unwrap(), HeaderValue::from_str(value).unwrap())).collect()
+        all.iter()
+            .map(|(name, value)| ((*name).try_into().unwrap(), HeaderValue::from_str(value).unwrap()))
+            .collect()
     }
 
     #[test]

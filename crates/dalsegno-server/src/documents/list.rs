@@ -48,7 +48,9 @@ pub(crate) async fn tools(State(shared): State<Arc<Shared>>, Client(access): Cli
     Json(Listed {
         items: match access.tenant() {
             Some(tenant) => of_tenant(&workspace, tenant),
-            None => listed(workspace.toolkits.iter().map(|(name, file)| (name.as_str(), file)).collect(), None),
+            None => {
+                listed(workspace.toolkits.iter().map(|(name, file)| (name.as_str(), file)).collect(), None)
+            }
         },
     })
 }

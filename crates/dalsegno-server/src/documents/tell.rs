@@ -69,7 +69,8 @@ fn diagnostic(found: &Diagnostic, access: &Access) -> Value {
     if !access.tenant().is_none_or(|tenant| is_of(file, tenant)) {
         let agent = file.file_stem().filter(|_| file.iter().any(|part| part == "agents"));
         told["message"] = json!(match agent {
-            Some(agent) => format!("the agent `{}` cannot be used with this document", agent.to_string_lossy()),
+            Some(agent) =>
+                format!("the agent `{}` cannot be used with this document", agent.to_string_lossy()),
             None => "another part of the workspace cannot be used with this document".to_owned(),
         });
         return told;
@@ -124,7 +125,11 @@ pub(super) fn failure(failure: DocumentFailure, access: &Access) -> Problem {
                 Some(found) => format!("the document is at the version `{found}`"),
                 None => "there is no such document".to_owned(),
             };
-            Problem::new(Code::Stale, detail, "read it again with `GET`, and make your change in what you get")
+            Problem::new(
+                Code::Stale,
+                detail,
+                "read it again with `GET`, and make your change in what you get",
+            )
         }
         DocumentFailure::IsFile => Problem::new(
             Code::Conflict,
@@ -133,8 +138,13 @@ pub(super) fn failure(failure: DocumentFailure, access: &Access) -> Problem {
         ),
         DocumentFailure::Terms => Problem::forbidden(Scope::TenantsAdmin),
         DocumentFailure::Limit(ref limit) => {
-            let code = if matches!(limit, ChangeError::TooLarge { .. }) { Code::TooLarge } else { Code::Conflict };
-            Problem::new(code, limit.to_string(), "see the limits in the book, at \"Change documents by API\"")
+            let code =
+                if matches!(limit, ChangeError::TooLarge { .. }) { Code::TooLarge } else { Code::Conflict };
+            Problem::new(
+                code,
+                limit.to_string(),
+                "see the limits in the book, at \"Change documents by API\"",
+            )
         }
         DocumentFailure::Busy => {
             Problem::new(Code::Unavailable, failure.to_string(), "try again").retry_after(1)
@@ -142,7 +152,10 @@ pub(super) fn failure(failure: DocumentFailure, access: &Access) -> Problem {
         // Which part it is concerns the operator.
         DocumentFailure::Workspace { ref diagnostics } => {
             let first = diagnostics.first().map(ToString::to_string).unwrap_or_default();
-            tracing::error!(problem = first, "a document was not changed, since the workspace cannot be used");
+            tracing::error!(
+                problem = first,
+                "a document was not changed, since the workspace cannot be used"
+            );
             Problem::new(Code::Conflict, failure.to_string(), "ask who operates the server")
         }
         DocumentFailure::Off => {

@@ -56,7 +56,8 @@ pub(crate) async fn trial(
 ) -> Result<Json<Value>, Problem> {
     let Try { document, action, params, user, tenant, live, recording } = asked;
     if !user.is_object() {
-        let problem = Problem::new(Code::Invalid, "`user` is not an object", "send an object, or leave it out");
+        let problem =
+            Problem::new(Code::Invalid, "`user` is not an object", "send an object, or leave it out");
         return Err(problem.at("/user", "is not an object"));
     }
     if live {
@@ -83,9 +84,8 @@ pub(crate) async fn trial(
         // A document that nobody has reviewed gets the secrets of its tenant, as it would once it was written, and no others.
         Some(document) => {
             let source = document_place(&id).source();
-            let parsed = parse(&workspace, &source, &document).map_err(|check| {
-                tell::failure(DocumentFailure::Invalid(Box::new(check)), &access)
-            })?;
+            let parsed = parse(&workspace, &source, &document)
+                .map_err(|check| tell::failure(DocumentFailure::Invalid(Box::new(check)), &access))?;
             (parsed.toolkit, ToolOwner::Tenant(tenant.clone()))
         }
         None => {
@@ -102,10 +102,15 @@ pub(crate) async fn trial(
             (file.toolkit.clone(), owner)
         }
     };
-    let known: Vec<&str> =
-        toolkit.tools().iter().map(|tool| tool.name().split_once('.').map_or(tool.name(), |(_, action)| action)).collect();
+    let known: Vec<&str> = toolkit
+        .tools()
+        .iter()
+        .map(|tool| tool.name().split_once('.').map_or(tool.name(), |(_, action)| action))
+        .collect();
     let tool = match (action, &known[..]) {
-        (Some(action), _) if !toolkit.is_single() => format!("{}.{}", toolkit.name(), action.replace('-', "_")),
+        (Some(action), _) if !toolkit.is_single() => {
+            format!("{}.{}", toolkit.name(), action.replace('-', "_"))
+        }
         (Some(action), _) => action.replace('-', "_"),
         (None, [_]) => toolkit.tools()[0].name().to_owned(),
         (None, _) => {

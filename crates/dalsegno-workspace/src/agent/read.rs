@@ -32,7 +32,8 @@ pub(crate) struct Surroundings<'a> {
 impl<'a> Surroundings<'a> {
     /// Where the paths of an agent file start, and what it may name.
     pub(crate) fn paths(&self, report: &'a Report) -> Paths<'a> {
-        let reach = if report.source().is_document() { Reach::Document { tenant: None } } else { Reach::Workspace };
+        let reach =
+            if report.source().is_document() { Reach::Document { tenant: None } } else { Reach::Workspace };
         Paths { report, place: self.place, reach }
     }
 }

@@ -79,7 +79,8 @@ impl Workspace {
             let known = Known::new(self, read.lock.as_ref(), &Catalogue::new());
             let Some(other) = read.pins.iter().find_map(|pin| {
                 let name = pin.name.value.as_str();
-                let others = known.actions.contains(&pin.tool.value).then(|| known.tools.get(name)).flatten()?;
+                let others =
+                    known.actions.contains(&pin.tool.value).then(|| known.tools.get(name)).flatten()?;
                 others.iter().find(|other| **other != pin.tool.value && self.is_of_document(other))
             }) else {
                 break known;
@@ -107,7 +108,10 @@ impl Workspace {
 
     /// The documents with a tool, each with the tenant that it belongs to.
     fn toolkits_with(&self, tool: &ToolName) -> impl Iterator<Item = (Option<&String>, &ToolkitFile)> {
-        let own = self.tenants.iter().flat_map(|(tenant, own)| own.tools.values().map(move |file| (Some(tenant), file)));
+        let own = self
+            .tenants
+            .iter()
+            .flat_map(|(tenant, own)| own.tools.values().map(move |file| (Some(tenant), file)));
         let all = self.toolkits.values().map(|file| (None, file)).chain(own);
         all.filter(|(_, file)| file.toolkit.tools().iter().any(|found| found.name() == tool.as_str()))
     }
@@ -115,8 +119,9 @@ impl Workspace {
     /// Takes the catalogue's documents with a tool out of use, since models would see it by the name that is pinned for another one.
     fn yield_name(&mut self, tool: &ToolName) -> Vec<Diagnostic> {
         let found = self.toolkits_with(tool).filter(|(_, file)| file.is_document());
-        let found: Vec<_> =
-            found.map(|(tenant, file)| (tenant.cloned(), file.name().to_owned(), file.source.clone())).collect();
+        let found: Vec<_> = found
+            .map(|(tenant, file)| (tenant.cloned(), file.name().to_owned(), file.source.clone()))
+            .collect();
         let mut problems = Vec::new();
         for (tenant, name, source) in found {
             match tenant.as_ref().and_then(|tenant| self.tenants.get_mut(tenant)) {
