@@ -13,12 +13,14 @@ pub(crate) const ANY: (&str, &str) = ("if-match", "*");
 
 /// A tool that says a word.
 pub(crate) fn says(name: &str, word: &str) -> String {
+    // A text without a template is an expression.
+    let output = if word.contains("{{") { word.to_owned() } else { format!("'{word}'") };
     let document = json!({
         "name": name,
         "description": "Says a word.",
         "parameters": [],
-        "actions": [{ "type": "respond", "message": word }],
-        "output": word,
+        "actions": [{ "type": "log", "log_message": "it was asked" }],
+        "output": output,
     });
     format!("{document:#}\n")
 }
@@ -90,9 +92,9 @@ async fn what_is_written_is_in_use_from_the_next_start_on_in_every_process() {
 
     // A tenant's own stands in for it, for that tenant alone.
     let own = "/v1/tenants/acme/tools/word";
-    let put = client.put(own, "json", NEW, &says("word", "acme's")).await;
+    let put = client.put(own, "json", NEW, &says("word", "of acme")).await;
     assert_eq!((put.status, put.header("location").as_deref()), (201, Some(own)));
-    assert_eq!(answer(&client, "acme").await, "acme's");
+    assert_eq!(answer(&client, "acme").await, "of acme");
     assert_eq!(answer(&client, "rival").await, "written");
 
     // What is deleted uncovers what is below.
@@ -102,7 +104,7 @@ async fn what_is_written_is_in_use_from_the_next_start_on_in_every_process() {
         (answer(&client, "default").await, elsewhere(&other).await),
         (json!("of the file"), "of the file".to_owned())
     );
-    assert_eq!(answer(&client, "acme").await, "acme's");
+    assert_eq!(answer(&client, "acme").await, "of acme");
     assert_eq!(client.delete(own, ANY).await.json()["uncovers"], Value::Null);
     assert_eq!(answer(&client, "acme").await, "of the file");
     client.get(own).await.is_problem(404, "not_found");
@@ -160,7 +162,7 @@ async fn a_run_keeps_what_it_began_with() {
     // Another process resumes it.
     let other = Engine::open(world.root()).await.unwrap();
     let operation = run["waiting_for"][0]["operation"].as_str().unwrap().parse().unwrap();
-    let settlement = Settlement::Answer { value: json!("yes") };
+    let settlement = Settlement::Give { value: json!("yes") };
     let given = GateInput { operation: Some(operation), seen: None, settlement, by: None };
     let handle = other.resume(run["run_id"].as_str().unwrap().parse().unwrap(), vec![given]).await.unwrap();
     let report = handle.finish().await.unwrap();

@@ -78,7 +78,7 @@ fn word((tenant, _): At, word: u8) -> String {
 /// What a tool returns, as its document says.
 fn output(file: &&dalsegno_workspace::ToolkitFile) -> String {
     let document: serde_json::Value = serde_json::from_str(file.source.as_ref().unwrap().text()).unwrap();
-    document["output"].as_str().unwrap().to_owned()
+    document["output"].as_str().unwrap().trim_matches('\'').to_owned()
 }
 
 /// What a tenant's tool says, as the client of the tenant finds by trying it.
