@@ -25,6 +25,7 @@ mod man;
 mod memory;
 mod metrics;
 mod programs;
+mod pull;
 mod replay;
 mod report;
 mod resume;

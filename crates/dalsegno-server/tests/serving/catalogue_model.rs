@@ -102,9 +102,7 @@ async fn check(world: &World, clients: &[Client], model: &Model) {
         for (tenant, called) in TENANTS.iter().enumerate() {
             let toolkits = workspace.toolkits_for(called);
             for (name, tool) in NAMES.iter().enumerate() {
-                let says = toolkits
-                    .get(tool)
-                    .map(output);
+                let says = toolkits.get(tool).map(output);
                 assert_eq!(says.as_ref(), model.seen(tenant, name), "{called} {tool}");
             }
         }
