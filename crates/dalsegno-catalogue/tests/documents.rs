@@ -1,4 +1,4 @@
-//! Every store of documents does the same, whatever is asked of it; and the file survives several processes and a kill.
+//! Every store of documents does the same after every sequence of changes; and the file survives several processes and a kill.
 
 #![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
 
@@ -51,7 +51,7 @@ fn a_document_is_what_was_written_last_and_its_versions_stay() {
         let first = put(store, &id, Some("{\"a\":1}\r\n")).unwrap();
         assert_eq!((first.number, first.generation, first.is_new), (1, 1, true));
         let second = put(store, &id, Some("{\"a\":2}")).unwrap();
-        // The same text again is no change, whatever its line ends.
+        // The same text again is no change, also with other line ends.
         let again = put(store, &id, Some("\u{feff}{\"a\":2}\r\n")).unwrap();
         assert_eq!(again, Changed { is_new: false, ..second });
         let document = store.get(&id).unwrap().unwrap();

@@ -21,6 +21,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio_io_timeout::TimeoutStream;
 use tower::ServiceExt as _;
 
+use crate::documents::Turns;
 use crate::hands::Hands;
 use crate::limits::Limits;
 use crate::routes::router;
@@ -130,6 +131,7 @@ impl Server {
         let shared = Arc::new(Shared {
             limits: Limits::new(&settings),
             hands: Hands::new(stopped.clone()),
+            turns: Turns::default(),
             engine: engine.clone(),
             keys,
             telemetry,

@@ -11,6 +11,7 @@ use dalsegno_telemetry::Telemetry;
 use dalsegno_workspace::ServeSettings;
 use tokio::sync::watch;
 
+use crate::documents::Turns;
 use crate::hands::Hands;
 use crate::limits::Limits;
 use crate::problem::Problem;
@@ -24,6 +25,8 @@ pub(crate) struct Shared {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) limits: Limits,
     pub(crate) hands: Hands,
+    /// Whose document is worked on.
+    pub(crate) turns: Turns,
     /// Whether the server is stopping.
     pub(crate) stopping: watch::Receiver<bool>,
 }

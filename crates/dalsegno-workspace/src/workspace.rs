@@ -235,7 +235,7 @@ impl Workspace {
     pub fn owner_of(&self, tenant: &str, toolkit: &str) -> ToolOwner {
         match self.tenants.get(tenant) {
             Some(own) if own.tools.contains_key(toolkit) => ToolOwner::Tenant(tenant.to_owned()),
-            // Whoever writes documents of the catalogue has no part in the secrets of the workspace.
+            // The author of a document has no part in the secrets of the workspace.
             _ if self.toolkits.get(toolkit).is_some_and(ToolkitFile::is_document) => {
                 ToolOwner::Tenant(tenant.to_owned())
             }

@@ -96,7 +96,7 @@ pub(super) async fn pull(args: &ToolsPullArgs, context: &mut Context<'_>) -> Res
     Ok(Exit::Done)
 }
 
-/// The file that a document is written into: that of the same name, whatever it is called, else a new one.
+/// The file that a document is written into: the one with an agent, tool or tenant of this name, else a new one.
 fn place(place: &DocumentPlace, files: Option<&Workspace>) -> PathBuf {
     let source = files.and_then(|files| match place {
         DocumentPlace::Agent(name) => Some(files.agents.get(&name.parse().ok()?)?.source.clone()),

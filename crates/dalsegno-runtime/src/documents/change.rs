@@ -1,7 +1,7 @@
 //! Documents are shown, checked and changed.
 
 use std::path::Path;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use dalsegno_catalogue::{
     Author, Change, ChangeError, Document, DocumentId, DocumentsError, Snapshot, Version, VersionEntry,
@@ -85,7 +85,7 @@ pub enum DocumentFailure {
     #[error("this engine uses no catalogue of documents")]
     Off,
     /// The workspace cannot be used as it is.
-    #[error("the workspace cannot be used, whatever its documents say: run `dalsegno check`")]
+    #[error("the files of the workspace have errors that no document can mend: run `dalsegno check`")]
     Workspace {
         /// What is wrong with it.
         diagnostics: Vec<Diagnostic>,
@@ -129,7 +129,7 @@ impl Engine {
     /// When there is none, or it cannot be read.
     pub async fn document(&self, id: &DocumentId) -> Result<ShownDocument, DocumentFailure> {
         let id = id.clone();
-        let shown = self.blocking(move |desk| {
+        let shown = self.in_turn(move |desk| {
             let snapshot = desk.shelf.snapshot()?;
             if let Some(document) = snapshot.documents.iter().find(|document| document.id == id) {
                 return Ok(Some(of_catalogue(document.clone())));
@@ -187,7 +187,7 @@ impl Engine {
         text: Option<String>,
     ) -> Result<DocumentCheck, DocumentFailure> {
         let place = document_place(id);
-        self.blocking(move |desk| {
+        self.in_turn(move |desk| {
             let snapshot = desk.shelf.snapshot()?;
             let before = desk.read(&snapshot)?;
             Ok(desk.check(&snapshot, &before, &place, text.as_deref()))
@@ -203,10 +203,21 @@ impl Engine {
     /// the change.
     pub async fn change_document(&self, change: DocumentChange) -> Result<DocumentChanged, DocumentFailure> {
         let at = self.now().as_millis();
-        let changed = self.blocking(move |desk| desk.change(&change, at)).await;
+        let changed = self.in_turn(move |desk| desk.change(&change, at)).await;
         // This process uses it at once.
         self.look().await;
         changed
+    }
+
+    /// Work that reads the whole workspace, in its turn.
+    async fn in_turn<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Desk) -> Result<T, DocumentFailure> + Send + 'static,
+    ) -> Result<T, DocumentFailure> {
+        let shelf = self.ports().live.shelf().cloned().ok_or(DocumentFailure::Off)?;
+        // It is never closed.
+        let _turn = shelf.turns.acquire().await;
+        self.blocking(work).await
     }
 
     async fn blocking<T: Send + 'static>(
@@ -260,7 +271,6 @@ impl Desk {
     }
 
     fn change(&self, change: &DocumentChange, at: u64) -> Result<DocumentChanged, DocumentFailure> {
-        let _writing = self.shelf.writing.lock().unwrap_or_else(PoisonError::into_inner);
         let DocumentChange { id, text, expected, by, may_set_terms } = change;
         let place = document_place(id);
         for _ in 0..ROUNDS {

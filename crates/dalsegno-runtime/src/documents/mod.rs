@@ -10,6 +10,7 @@ use dalsegno_catalogue::{
     DocumentId, DocumentKind, DocumentStore, DocumentsError, Snapshot, SqliteDocuments,
 };
 use dalsegno_workspace::{DocumentPlace, Documents, InCode, Loaded, Settings, Workspace};
+use tokio::sync::Semaphore;
 
 pub use self::change::{DocumentChange, DocumentChanged, DocumentFailure, Expected, Layer, ShownDocument};
 pub use self::judge::DocumentCheck;
@@ -43,20 +44,20 @@ pub fn document_place(id: &DocumentId) -> DocumentPlace {
 pub(crate) struct Shelf {
     file: PathBuf,
     store: Mutex<Option<Arc<dyn DocumentStore>>>,
-    /// Held while a document is checked and written, so that writers of one process do not undo each other's checks.
-    writing: Mutex<()>,
+    /// The work that reads the whole workspace: one at a time, and what waits for it takes no thread.
+    turns: Semaphore,
 }
 
 impl Shelf {
     /// That of a workspace with these settings.
     pub(crate) fn of(root: &Path, settings: &Settings) -> Self {
         let folder = settings.store.parent().unwrap_or(root);
-        Self { file: folder.join(FILE), store: Mutex::default(), writing: Mutex::default() }
+        Self { file: folder.join(FILE), store: Mutex::default(), turns: Semaphore::new(1) }
     }
 
     /// One that is kept elsewhere.
     pub(crate) fn given(store: Arc<dyn DocumentStore>) -> Self {
-        Self { file: PathBuf::from(FILE), store: Mutex::new(Some(store)), writing: Mutex::default() }
+        Self { file: PathBuf::from(FILE), store: Mutex::new(Some(store)), turns: Semaphore::new(1) }
     }
 
     /// The store, if there is one; it is made first where one is `wanted`.

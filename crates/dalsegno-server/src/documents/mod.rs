@@ -6,6 +6,7 @@ mod show;
 mod target;
 mod tell;
 mod trying;
+mod turns;
 mod write;
 
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use std::sync::Arc;
 use axum::routing::{MethodRouter, delete, get, post, put};
 use dalsegno_access::Scope;
 
+pub(crate) use self::turns::Turns;
 use crate::shared::Shared;
 
 type Route = (&'static str, &'static str, Option<Scope>, MethodRouter<Arc<Shared>>);

@@ -22,6 +22,7 @@ pub(crate) async fn show(
     Target { access, id, .. }: Target,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
+    let _turn = shared.turns.of(&access).await;
     let shown = shared.engine.document(&id).await.map_err(|failure| tell::failure(failure, &access))?;
     let mut response = match etag::has(&headers, shown.version) {
         true => StatusCode::NOT_MODIFIED.into_response(),
@@ -41,6 +42,7 @@ pub(crate) async fn versions(
     let versions = shared.engine.document_versions(&id).await.map_err(failed)?;
     if versions.is_empty() {
         // A file has one version, which is shown and not kept.
+        let _turn = shared.turns.of(&access).await;
         shared.engine.document(&id).await.map_err(failed)?;
     }
     let items: Vec<Value> = versions

@@ -61,7 +61,7 @@ pub(crate) async fn trial(
         return Err(problem.at("/user", "is not an object"));
     }
     if live {
-        // Nobody is asked about what a call does that is tried: who may have it performed is who may start a run and approve.
+        // No person is asked about what a live call does: it takes the scopes of a start and of an approval.
         for scope in [Scope::RunsWrite, Scope::AnswersWrite] {
             if !access.may(scope) {
                 return Err(Problem::forbidden(scope));
@@ -81,7 +81,7 @@ pub(crate) async fn trial(
     shared.engine.look().await;
     let workspace = shared.engine.workspace();
     let (toolkit, owner) = match document {
-        // A document that nobody has reviewed gets the secrets of its tenant, as it would once it was written, and no others.
+        // A document that no person has reviewed gets the secrets of its tenant, as it would once it was written, and no others.
         Some(document) => {
             let source = document_place(&id).source();
             let parsed = parse(&workspace, &source, &document)

@@ -35,8 +35,13 @@ pub(crate) async fn put(
         by: author(&access),
         may_set_terms: access.may(Scope::TenantsAdmin),
     };
+    let turn = shared.turns.of(&access).await;
     let engine = shared.engine.clone();
-    let changed = Shared::whole(async move { Ok(engine.change_document(change).await) }).await?;
+    let changed = Shared::whole(async move {
+        let _turn = turn;
+        Ok(engine.change_document(change).await)
+    });
+    let changed = changed.await?;
     let changed = changed.map_err(|failure| tell::failure(failure, &access))?;
     let DocumentChanged { is_first, shown: Some(shown), warnings, .. } = changed else {
         return Err(super::target::no_document());
@@ -66,8 +71,13 @@ pub(crate) async fn delete(
         by: author(&access),
         may_set_terms: access.may(Scope::TenantsAdmin),
     };
+    let turn = shared.turns.of(&access).await;
     let engine = shared.engine.clone();
-    let changed = Shared::whole(async move { Ok(engine.change_document(change).await) }).await?;
+    let changed = Shared::whole(async move {
+        let _turn = turn;
+        Ok(engine.change_document(change).await)
+    });
+    let changed = changed.await?;
     let changed = changed.map_err(|failure| tell::failure(failure, &access))?;
     Ok(Json(json!({ "uncovers": changed.shown.map(|shown| tell::entry(&id, &shown)) })))
 }
@@ -79,6 +89,7 @@ pub(crate) async fn check(
     request: Request,
 ) -> Result<Json<Value>, Problem> {
     let text = document(&shared, id.kind(), request).await?;
+    let _turn = shared.turns.of(&access).await;
     let checked = shared.engine.check_document(&id, Some(text)).await;
     let checked = checked.map_err(|failure| tell::failure(failure, &access))?;
     let is_good = checked.errors.is_empty() && checked.agents.is_empty();

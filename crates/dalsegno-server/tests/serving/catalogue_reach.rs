@@ -66,7 +66,7 @@ async fn a_document_widens_nothing() {
             std::fs::remove_file(world.root().join("tools/word.json")).unwrap();
         }
     }
-    // A name in the store is one of the tenant's own secrets, whatever it is.
+    // Each name in the store is one of the tenant's own secrets.
     let own = format!("{head}[secrets]\ntoken = {{ store = \"rival.token\" }}\n");
     assert_eq!(acme.put("/v1/tenants/acme", "toml", ANY, &own).await.status, 200);
     let tenants = world.engine.workspace().tenants.clone();
@@ -111,7 +111,7 @@ async fn whom_a_tenant_reaches_and_what_it_spends_takes_a_scope_of_its_own() {
     // To uncover the file would reach others again.
     acme.delete("/v1/tenants/acme", ANY).await.is_problem(403, "forbidden");
     assert_eq!(admin.delete("/v1/tenants/acme", ANY).await.status, 200);
-    // Without the scope no tenant is added, whatever it says.
+    // Without the scope no tenant is added, not even an empty one.
     let all = world.client("*", OF_TENANT);
     all.put("/v1/tenants/new", "toml", NEW, "name = \"new\"\n").await.is_problem(403, "forbidden");
     assert_eq!(world.all("*").put("/v1/tenants/new", "toml", NEW, "name = \"new\"\n").await.status, 201);

@@ -191,7 +191,7 @@ fn lose(
     let stem = || file.file_stem().map(|stem| stem.to_string_lossy().into_owned());
     let Some(called) = name.map(ToString::to_string).or_else(stem) else { return };
     broken.insert(called, Some(BrokenAgent::own(file)));
-    // A document is the agent of its name, whatever it says.
+    // A document is the agent of its name, even if its text has another one.
     if name.is_none() && !documents::is_document(file) {
         unnamed.insert(file.to_path_buf());
     }

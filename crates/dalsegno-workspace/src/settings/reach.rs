@@ -31,7 +31,7 @@ pub(crate) enum Reach<'t> {
         /// The files of the engine that stand elsewhere than in its own folder.
         kept: &'t [PathBuf],
     },
-    /// That of whoever writes documents of the catalogue: nothing of the operator's environment and files, and of the secret
+    /// That of a person who writes documents of the catalogue: nothing of the operator's environment and files, and of the secret
     /// store the names of one tenant.
     Document {
         /// The tenant; none for an agent, which names no secret.
@@ -167,7 +167,7 @@ impl Paths<'_> {
 }
 
 impl Paths<'_> {
-    /// Refuses what only a file may name: whoever writes documents of the catalogue need not be the operator.
+    /// Refuses what only a file may name: the author of a document need not be the operator.
     fn refuse<T>(&self, tenant: Option<&str>, span: Range<usize>, what: &str) -> Option<T> {
         let tenant = tenant.unwrap_or("TENANT");
         self.report
