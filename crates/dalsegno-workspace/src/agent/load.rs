@@ -138,6 +138,7 @@ pub(crate) fn load(
         let none = ReadAgent { name: None, file: None };
         let ReadAgent { name, file: agent } =
             table.as_ref().map_or(none, |table| read(report, table, &around));
+        let (name, agent) = own(report, name, agent);
         // Where it names one that is not known, nobody can say what it may do.
         let has_missed = directory.has_missed();
         known.push(name.as_ref().map(|name| name.value.clone()));
@@ -179,6 +180,21 @@ pub(crate) fn load(
     agents.retain(|name, _| !broken.contains_key(name.as_str()));
     lose_callers(&mut agents, &mut broken);
     ReadAgents { sound: agents, broken, unnamed }
+}
+
+/// An agent under the name that it is known by: a document with another name in its text is not that other agent.
+fn own(
+    report: &Report,
+    name: Option<Located<AgentName>>,
+    agent: Option<AgentFile>,
+) -> (Option<Located<AgentName>>, Option<AgentFile>) {
+    if !report.source().is_document() {
+        return (name, agent);
+    }
+    let stem = report.source().file().file_stem().and_then(|stem| stem.to_str()?.parse::<AgentName>().ok());
+    let span = name.map(|name| name.span).unwrap_or_default();
+    let agent = agent.filter(|agent| Some(&agent.name) == stem.as_ref());
+    (stem.map(|value| Located { value, span }), agent)
 }
 
 /// Takes note of a file with errors.

@@ -65,6 +65,12 @@ pub(crate) fn load(
         };
         let report = Report::new(SourceFile::new(file.clone(), text.as_str()));
         let read = report.parse(&text).map(|table| read(&report, &table, place.root, settings));
+        // A document with another name in its text is not that other tenant.
+        let stem = file.file_stem().map(|stem| stem.to_string_lossy());
+        let is_own = |name: &Located<String>| {
+            !report.source().is_document() || stem == Some(name.value.as_str().into())
+        };
+        let read = read.filter(|read| read.name.as_ref().is_none_or(is_own));
         let Some(ReadTenant { name: Some(name), tenant: Some(mut tenant) }) = read else {
             loaded.take(report);
             let stem = file.file_stem().map(|stem| stem.to_string_lossy().into_owned());
