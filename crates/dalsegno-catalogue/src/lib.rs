@@ -36,5 +36,5 @@ pub use error::{ChangeError, DocumentsError, OpenError};
 pub use limits::{Limits, Room};
 pub use memory::MemoryDocuments;
 pub use sqlite::SqliteDocuments;
-pub use store::{Change, Changed, DocumentStore, Snapshot};
+pub use store::{Change, Changed, DocumentSet, DocumentStore};
 pub use version::canonical;

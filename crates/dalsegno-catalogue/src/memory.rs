@@ -7,7 +7,7 @@ use crate::document::{Author, Document, DocumentId, Version, VersionEntry};
 use crate::error::{ChangeError, DocumentsError};
 use crate::limits::Limits;
 use crate::rules::{Before, Write, judge, kept};
-use crate::store::{Change, Changed, DocumentStore, Snapshot};
+use crate::store::{Change, Changed, DocumentSet, DocumentStore};
 
 /// A [`DocumentStore`] in memory.
 #[derive(Debug, Default)]
@@ -109,10 +109,10 @@ impl DocumentStore for MemoryDocuments {
         Ok(self.state().generation)
     }
 
-    fn snapshot(&self) -> Result<Snapshot, DocumentsError> {
+    fn snapshot(&self) -> Result<DocumentSet, DocumentsError> {
         let state = self.state();
         let documents = state.documents.iter().filter_map(|(id, entries)| entries.last()?.document(id));
-        Ok(Snapshot { generation: state.generation, documents: documents.collect() })
+        Ok(DocumentSet { generation: state.generation, documents: documents.collect() })
     }
 
     fn get(&self, id: &DocumentId) -> Result<Option<Document>, DocumentsError> {

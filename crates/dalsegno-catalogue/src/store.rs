@@ -37,7 +37,7 @@ pub struct Changed {
 
 /// All documents in use at one generation.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Snapshot {
+pub struct DocumentSet {
     /// The generation.
     pub generation: u64,
     /// The documents, in the order of their ids.
@@ -56,7 +56,7 @@ pub trait DocumentStore: Send + Sync + Debug {
     ///
     /// # Errors
     /// When one of them cannot be read: some without the others would be another workspace.
-    fn snapshot(&self) -> Result<Snapshot, DocumentsError>;
+    fn snapshot(&self) -> Result<DocumentSet, DocumentsError>;
 
     /// One document in use.
     ///

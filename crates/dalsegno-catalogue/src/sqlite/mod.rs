@@ -11,7 +11,7 @@ use crate::document::{Author, Document, DocumentId, DocumentKind, Version, Versi
 use crate::error::{ChangeError, DocumentsError, OpenError};
 use crate::limits::Limits;
 use crate::rules::{Before, Write, judge, kept};
-use crate::store::{Change, Changed, DocumentStore, Snapshot};
+use crate::store::{Change, Changed, DocumentSet, DocumentStore};
 use crate::version::digest;
 
 /// A [`DocumentStore`] in a file, which only its owner can read. Several processes may use the same file.
@@ -58,7 +58,7 @@ impl DocumentStore for SqliteDocuments {
         Ok(generation(&self.connection())?)
     }
 
-    fn snapshot(&self) -> Result<Snapshot, DocumentsError> {
+    fn snapshot(&self) -> Result<DocumentSet, DocumentsError> {
         let mut connection = self.connection();
         // One transaction: the documents are those of the generation.
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Deferred)?;
@@ -73,7 +73,7 @@ impl DocumentStore for SqliteDocuments {
             }
         }
         documents.sort_by(|one, other| one.id.cmp(&other.id));
-        Ok(Snapshot { generation, documents })
+        Ok(DocumentSet { generation, documents })
     }
 
     fn get(&self, id: &DocumentId) -> Result<Option<Document>, DocumentsError> {

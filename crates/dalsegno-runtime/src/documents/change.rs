@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use dalsegno_catalogue::{
-    Author, Change, ChangeError, Document, DocumentId, DocumentsError, Snapshot, Version, VersionEntry,
+    Author, Change, ChangeError, Document, DocumentId, DocumentSet, DocumentsError, Version, VersionEntry,
 };
 use dalsegno_workspace::{Catalogue, Diagnostic, DocumentPlace, InCode, Workspace};
 
@@ -249,7 +249,7 @@ struct Desk {
 
 impl Desk {
     /// The workspace with these documents, as it is now.
-    fn read(&self, snapshot: &Snapshot) -> Result<Judged, DocumentFailure> {
+    fn read(&self, snapshot: &DocumentSet) -> Result<Judged, DocumentFailure> {
         let now = Judged::read(&self.root, &self.in_code, &documents(snapshot), &self.registered);
         match now.refused() {
             Some(diagnostics) => Err(DocumentFailure::Workspace { diagnostics }),
@@ -259,7 +259,7 @@ impl Desk {
 
     fn check(
         &self,
-        snapshot: &Snapshot,
+        snapshot: &DocumentSet,
         before: &Judged,
         place: &DocumentPlace,
         text: Option<&str>,
@@ -328,7 +328,7 @@ impl Desk {
         Err(DocumentFailure::Busy)
     }
 
-    fn without(&self, snapshot: &Snapshot, place: &DocumentPlace) -> dalsegno_workspace::Documents {
+    fn without(&self, snapshot: &DocumentSet, place: &DocumentPlace) -> dalsegno_workspace::Documents {
         let mut documents = documents(snapshot);
         documents.set(place.clone(), None);
         documents

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use dalsegno_catalogue::{
-    DocumentId, DocumentKind, DocumentStore, DocumentsError, Snapshot, SqliteDocuments,
+    DocumentId, DocumentKind, DocumentSet, DocumentStore, DocumentsError, SqliteDocuments,
 };
 use dalsegno_workspace::{DocumentPlace, Documents, InCode, Loaded, Settings, Workspace};
 use tokio::sync::Semaphore;
@@ -81,14 +81,14 @@ impl Shelf {
         Ok(documents(&snapshot))
     }
 
-    fn snapshot(&self) -> Result<Snapshot, DocumentsError> {
-        let none = Snapshot { generation: 0, documents: Vec::new() };
+    fn snapshot(&self) -> Result<DocumentSet, DocumentsError> {
+        let none = DocumentSet { generation: 0, documents: Vec::new() };
         self.store(false)?.map_or(Ok(none), |store| store.snapshot())
     }
 }
 
 /// The documents as a workspace reads them.
-fn documents(snapshot: &Snapshot) -> Documents {
+fn documents(snapshot: &DocumentSet) -> Documents {
     let mut documents = Documents::of_generation(snapshot.generation);
     for document in &snapshot.documents {
         documents.set(document_place(&document.id), Some(&document.text));

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use dalsegno_catalogue::{
-    Author, ChangeError, Changed, Document, DocumentId, DocumentKind, DocumentStore, DocumentsError,
-    MemoryDocuments, Snapshot, Version, VersionEntry,
+    Author, ChangeError, Changed, Document, DocumentId, DocumentKind, DocumentSet, DocumentStore,
+    DocumentsError, MemoryDocuments, Version, VersionEntry,
 };
 use dalsegno_core::AgentRequest;
 use dalsegno_runtime::{DocumentChange, DocumentFailure, Engine, Expected, Layer, Look};
@@ -33,7 +33,7 @@ impl DocumentStore for Shared {
         self.check()?;
         self.0.generation()
     }
-    fn snapshot(&self) -> Result<Snapshot, DocumentsError> {
+    fn snapshot(&self) -> Result<DocumentSet, DocumentsError> {
         self.check()?;
         self.0.snapshot()
     }

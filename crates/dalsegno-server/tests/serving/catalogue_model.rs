@@ -35,7 +35,7 @@ impl Model {
 }
 
 #[derive(Debug, Clone)]
-enum Step {
+enum Move {
     Put(At, u8),
     Delete(At),
     WriteFile(At, u8),
@@ -44,14 +44,14 @@ enum Step {
     Reopen,
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = Move> {
     let at = || (prop::option::of(0..TENANTS.len()), 0..NAMES.len());
     prop_oneof![
-        4 => (at(), any::<u8>()).prop_map(|(at, word)| Step::Put(at, word)),
-        2 => at().prop_map(Step::Delete),
-        3 => (at(), any::<u8>()).prop_map(|(at, word)| Step::WriteFile(at, word)),
-        1 => at().prop_map(Step::RemoveFile),
-        1 => Just(Step::Reopen),
+        4 => (at(), any::<u8>()).prop_map(|(at, word)| Move::Put(at, word)),
+        2 => at().prop_map(Move::Delete),
+        3 => (at(), any::<u8>()).prop_map(|(at, word)| Move::WriteFile(at, word)),
+        1 => at().prop_map(Move::RemoveFile),
+        1 => Just(Move::Reopen),
     ]
 }
 
@@ -134,7 +134,7 @@ fn each_tenant_sees_what_the_model_says_after_every_sequence_of_changes() {
                 let mut model = Model::default();
                 for step in steps {
                     match step {
-                        Step::Put(at, which) => {
+                        Move::Put(at, which) => {
                             let text = word(at, which);
                             let client = at.0.map_or(&all, |tenant| &clients[tenant]);
                             let condition = if model.at(at).is_some() { ANY } else { NEW };
@@ -145,7 +145,7 @@ fn each_tenant_sees_what_the_model_says_after_every_sequence_of_changes() {
                             assert!([200, 201].contains(&put.status), "{put:?}");
                             model.documents.insert(at, text);
                         }
-                        Step::Delete(at) => {
+                        Move::Delete(at) => {
                             let client = at.0.map_or(&all, |tenant| &clients[tenant]);
                             let deleted = client.delete(&path(at), ANY).await;
                             let expected = match (model.documents.remove(&at), model.files.contains_key(&at))
@@ -156,17 +156,17 @@ fn each_tenant_sees_what_the_model_says_after_every_sequence_of_changes() {
                             };
                             assert_eq!(deleted.status, expected, "{deleted:?}");
                         }
-                        Step::WriteFile(at, which) => {
+                        Move::WriteFile(at, which) => {
                             let text = format!("file of {}", word(at, which));
                             write(&world, &file(at), &says(NAMES[at.1], &text));
                             model.files.insert(at, text);
                         }
-                        Step::RemoveFile(at) => {
+                        Move::RemoveFile(at) => {
                             if model.files.remove(&at).is_some() {
                                 std::fs::remove_file(world.root().join(file(at))).unwrap();
                             }
                         }
-                        Step::Reopen => {
+                        Move::Reopen => {
                             let other = dalsegno_runtime::Engine::open(world.root()).await.unwrap();
                             let toolkits = other.workspace().toolkits_for("acme").len();
                             assert_eq!(
