@@ -39,6 +39,11 @@ impl Access {
         &self.key
     }
 
+    /// The name of the key, if it has one.
+    pub fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
     /// Who acts, as it is recorded: the name of the key, else its id.
     pub fn actor(&self) -> String {
         match &self.name {

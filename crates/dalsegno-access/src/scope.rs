@@ -24,9 +24,21 @@ pub enum Scope {
     /// To answer what runs wait for, approvals included.
     #[serde(rename = "answers:write")]
     AnswersWrite,
-    /// To list the agents.
+    /// To list the agents; with a key of all tenants, to read their documents.
     #[serde(rename = "agents:read")]
     AgentsRead,
+    /// To check, change and delete the documents of agents; only with a key of all tenants.
+    #[serde(rename = "agents:write")]
+    AgentsWrite,
+    /// To list tools, and to read the documents of tools and tenants.
+    #[serde(rename = "tools:read")]
+    ToolsRead,
+    /// To check, try, change and delete the documents of tools, and to change those of tenants but for what `tenants:admin` is for.
+    #[serde(rename = "tools:write")]
+    ToolsWrite,
+    /// To add and delete tenants, and to change which hosts they reach and what they may spend.
+    #[serde(rename = "tenants:admin")]
+    TenantsAdmin,
     /// To read the metrics of the process, which are of all tenants.
     #[serde(rename = "metrics:read")]
     MetricsRead,
@@ -41,6 +53,10 @@ impl Scope {
         Self::RunsErase,
         Self::AnswersWrite,
         Self::AgentsRead,
+        Self::AgentsWrite,
+        Self::ToolsRead,
+        Self::ToolsWrite,
+        Self::TenantsAdmin,
         Self::MetricsRead,
     ];
 
@@ -53,6 +69,10 @@ impl Scope {
             Self::RunsErase => "runs:erase",
             Self::AnswersWrite => "answers:write",
             Self::AgentsRead => "agents:read",
+            Self::AgentsWrite => "agents:write",
+            Self::ToolsRead => "tools:read",
+            Self::ToolsWrite => "tools:write",
+            Self::TenantsAdmin => "tenants:admin",
             Self::MetricsRead => "metrics:read",
         }
     }

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use clap_complete::CompletionCandidate;
 use dalsegno_core::AgentName;
 use dalsegno_history::Journal;
+use dalsegno_runtime::load_workspace;
 use dalsegno_store::RunFilter;
 use dalsegno_workspace::Workspace;
 
@@ -19,7 +20,7 @@ const RUNS: u32 = 20;
 /// The agents of the workspace.
 pub(crate) fn agents() -> Vec<CompletionCandidate> {
     let Some(root) = root() else { return Vec::new() };
-    let agents = Workspace::load(&root).sound().map(|workspace| workspace.agents).unwrap_or_default();
+    let agents = load_workspace(&root).sound().map(|workspace| workspace.agents).unwrap_or_default();
     agents.into_iter().map(|(name, file)| agent(&name, &file.description)).collect()
 }
 

@@ -13,7 +13,8 @@ use std::path::PathBuf;
 
 use dalsegno_memory::{ExportError, ImportError, MemoryError, Scope};
 use dalsegno_runtime::{
-    EngineError, OpenError, Received, RunFailure, SecretUnavailable, ToolboxError, TrialError,
+    DocumentFailure, EngineError, OpenError, Received, RunFailure, SecretUnavailable, ToolboxError,
+    TrialError,
 };
 use dalsegno_store::{AcquireError, CreateError, PostError};
 use dalsegno_workspace::Diagnostic;
@@ -154,6 +155,12 @@ pub(crate) enum Error {
     AlreadyAWorkspace { folder: PathBuf },
     #[error("{} already: {}", if files.len() == 1 { "a file exists" } else { "files exist" }, paths(files))]
     Taken { files: Vec<PathBuf> },
+    #[error("{} another content than the catalogue: {}", if files.len() == 1 { "a file has" } else { "files have" }, paths(files))]
+    OtherFiles { files: Vec<PathBuf> },
+    #[error("the catalogue has no such document `{name}`")]
+    NoDocument { name: String },
+    #[error(transparent)]
+    Documents(Box<DocumentFailure>),
     #[error("`{}` already exists", path.display())]
     FileTaken { path: PathBuf },
     #[error("`{}` holds no runs", path.display())]
@@ -389,6 +396,11 @@ impl Error {
                 .with_help("name a new folder, `dalsegno init DIR`, or check this one, `dalsegno check`"),
             Self::Taken { .. } => bad_input("taken")
                 .with_help("nothing was written: name a new folder, or move these files away"),
+            Self::OtherFiles { .. } => bad_input("taken")
+                .with_help("nothing was written: commit or move these files, then overwrite them with `--force`"),
+            Self::NoDocument { .. } => bad_input("unknown_document")
+                .with_help("leave the name out to see all; agents and tenants take `--all`"),
+            Self::Documents(_) => failed("documents"),
             Self::FileTaken { .. } => {
                 bad_input("taken").with_help("name another file, or overwrite this one with `--force`")
             }

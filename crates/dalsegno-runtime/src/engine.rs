@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use tokio::sync::OnceCell;
 
+use dalsegno_catalogue::DocumentStore;
 use dalsegno_core::{AgentConfig, AgentName, RunId, Timestamp, ToolName, ToolPattern};
 use dalsegno_history::Journal;
 use dalsegno_memory::Memory;
@@ -18,6 +19,7 @@ use dalsegno_store::{Owner, SqliteStore, Store};
 use dalsegno_workspace::{Agent, AgentFile, BrokenAgent, Catalogue, InCode, ModelBinding, Workspace};
 
 use crate::clock::{Clock, SystemClock};
+use crate::documents::Shelf;
 use crate::effects::bindings::Bindings;
 use crate::effects::dispatch::{Dispatcher, Load, Target};
 use crate::effects::endpoints::Endpoints;
@@ -56,6 +58,7 @@ const SNAPSHOT_EVERY: u64 = 1_000;
 /// What this process has for runs of a workspace.
 fn ports(
     workspace: Workspace,
+    documents: Option<Arc<dyn DocumentStore>>,
     bindings: Arc<Bindings>,
     store: Arc<dyn Store>,
     owners: Owners,
@@ -73,8 +76,9 @@ fn ports(
     let dispatcher = Dispatcher::new(settings.dispatch, servers.chain(models).collect());
     let folder = settings.store.parent().unwrap_or(&workspace.root);
     let journal = Journal::of(store, Some(folder.join("owners")));
+    let shelf = documents.map_or_else(|| Shelf::of(&workspace.root, settings), Shelf::given);
     Ports {
-        live: Live::new(workspace),
+        live: Live::new(workspace, shelf),
         bindings,
         journal,
         owners,
@@ -108,6 +112,7 @@ pub struct EngineBuilder {
     run_ids: Option<RunIds>,
     snapshot_every: Option<u64>,
     trial: Option<Arc<[ToolPattern]>>,
+    documents: Option<Arc<dyn DocumentStore>>,
 }
 
 impl EngineBuilder {
@@ -178,6 +183,14 @@ impl EngineBuilder {
         self
     }
 
+    /// Keeps the documents of agents, tools and tenants that are changed by API in this store instead of the file `catalogue.db` beside
+    /// the journal. Only [`open`](Self::open) reads them.
+    #[must_use]
+    pub fn documents(mut self, store: impl DocumentStore + 'static) -> Self {
+        self.documents = Some(Arc::new(store));
+        self
+    }
+
     /// Starts no program: a tool server with `command` is an error where it is needed. Without this, whoever builds the engine
     /// vouches for the programs that dalsegno.toml names.
     #[must_use]
@@ -236,7 +249,11 @@ impl EngineBuilder {
             self.in_code.without_settings_file(root);
         }
         let failed = |diagnostics| OpenError::Workspace { root: root.to_owned(), diagnostics };
-        let workspace = Workspace::load_with(root, &self.in_code).sound().map_err(failed)?;
+        let loaded = Workspace::load_under(root, &self.in_code, |settings| match &self.documents {
+            Some(store) => Shelf::given(Arc::clone(store)).documents(),
+            None => Shelf::of(root, settings).documents(),
+        });
+        let workspace = loaded.sound().map_err(failed)?;
         // A file with an error may be mended while the engine runs; a part from code may not.
         let broken = workspace.broken.diagnostics.iter().filter(|found| self.in_code.has(&found.file));
         match broken.cloned().collect::<Vec<_>>() {
@@ -276,7 +293,7 @@ impl EngineBuilder {
             observers: self.observers,
             snapshot_every: self.snapshot_every.unwrap_or(SNAPSHOT_EVERY),
             trial: self.trial,
-            ..ports(workspace, Arc::new(bindings), store, owners, clock)
+            ..ports(workspace, self.documents, Arc::new(bindings), store, owners, clock)
         };
         Ok(Engine { inner: Arc::new(Inner { ports: Arc::new(ports), run_ids: self.run_ids }) })
     }

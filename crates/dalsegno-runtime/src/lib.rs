@@ -21,6 +21,7 @@ mod asking;
 mod clock;
 #[cfg(feature = "oauth")]
 mod consents;
+mod documents;
 mod effects;
 mod engine;
 mod error;
@@ -53,6 +54,10 @@ pub use dalsegno_history::{
 };
 pub use dalsegno_protocol::{Denial, DenialKind, ServerState, ServerStats};
 pub use dalsegno_secrets::{SHORTEST, Secret};
+pub use documents::{
+    DocumentChange, DocumentChanged, DocumentCheck, DocumentFailure, Expected, Layer, ShownDocument,
+    document_place, load_workspace, load_workspace_with,
+};
 pub use effects::dispatch::Load;
 pub use effects::oauth::SecretGiver;
 #[cfg(feature = "oauth")]

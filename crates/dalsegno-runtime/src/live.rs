@@ -5,6 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use dalsegno_workspace::{Diagnostic, Footprint, Workspace};
 
+use crate::documents::Shelf;
+
 /// What a look at the files of a workspace comes to.
 #[derive(Debug, Clone)]
 pub enum Look {
@@ -21,14 +23,31 @@ pub(crate) struct Live {
     now: RwLock<Arc<Workspace>>,
     /// The files as they were when they were last read, whether or not they are in use. Held while they are looked at, so that
     /// two looks at the same time read them once.
-    seen: Mutex<Footprint>,
+    seen: Mutex<Seen>,
+    /// The documents that stand in for files; none where the workspace was read without them.
+    shelf: Option<Arc<Shelf>>,
+}
+
+/// What the workspace was read from.
+struct Seen {
+    files: Footprint,
+    /// The generation of the documents, or why it could not be read.
+    documents: Result<u64, String>,
 }
 
 impl Live {
-    pub(crate) fn new(workspace: Workspace) -> Self {
+    /// With the catalogue of its documents, if it was read with one.
+    pub(crate) fn new(workspace: Workspace, shelf: Shelf) -> Self {
         tell(&workspace, None);
-        let seen = Mutex::new(workspace.footprint.clone());
-        Self { now: RwLock::new(Arc::new(workspace)), seen }
+        let generation = workspace.documents.generation();
+        let shelf = generation.map(|_| Arc::new(shelf));
+        let seen = Seen { files: workspace.footprint.clone(), documents: Ok(generation.unwrap_or_default()) };
+        Self { now: RwLock::new(Arc::new(workspace)), seen: Mutex::new(seen), shelf }
+    }
+
+    /// The documents that stand in for files.
+    pub(crate) fn shelf(&self) -> Option<&Arc<Shelf>> {
+        self.shelf.as_ref()
     }
 
     pub(crate) fn workspace(&self) -> Arc<Workspace> {
@@ -38,12 +57,17 @@ impl Live {
     /// Reads the files again if they have changed. Blocks.
     pub(crate) fn look(&self) -> Look {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        if !seen.has_changed() {
+        let documents = self.shelf.as_ref().map_or(Ok(0), |shelf| shelf.generation());
+        if documents == seen.documents && !seen.files.has_changed() {
             return Look::Unchanged;
         }
         let before = self.workspace();
-        let loaded = Workspace::load_with(&before.root, &before.in_code);
-        *seen = loaded.footprint().clone();
+        let loaded = match &self.shelf {
+            Some(shelf) => Workspace::load_under(&before.root, &before.in_code, |_| shelf.documents()),
+            None => Workspace::load_with(&before.root, &before.in_code),
+        };
+        // A document that is written meanwhile has a later generation, so that the next look reads it.
+        *seen = Seen { files: loaded.footprint().clone(), documents };
         match loaded.sound() {
             Ok(mut workspace) => {
                 if workspace.settings != before.settings {

@@ -3,6 +3,8 @@
 
 #[path = "told/caller.rs"]
 mod caller;
+#[path = "told/documents.rs"]
+mod documents;
 #[path = "told/engine_tools.rs"]
 mod engine_tools;
 #[path = "told/live.rs"]

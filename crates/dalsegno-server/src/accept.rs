@@ -21,6 +21,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio_io_timeout::TimeoutStream;
 use tower::ServiceExt as _;
 
+use crate::documents::Turns;
 use crate::hands::Hands;
 use crate::limits::Limits;
 use crate::pages::Pages;
@@ -169,6 +170,7 @@ impl Server {
             seals,
             tls,
             pages: Pages::new(tickets),
+            turns: Turns::default(),
             engine: engine.clone(),
             keys,
             telemetry,

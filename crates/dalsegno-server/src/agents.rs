@@ -31,6 +31,8 @@ struct Agent {
     description: String,
     /// What other agents find it by.
     capabilities: Vec<String>,
+    /// Where its document comes from: `file` or `catalogue`.
+    layer: &'static str,
 }
 
 pub(crate) fn routes() -> Vec<Route> {
@@ -55,6 +57,7 @@ pub(crate) async fn list(State(shared): State<Arc<Shared>>, Client(_): Client) -
         version: agent.version.clone(),
         description: agent.description.clone(),
         capabilities: agent.capabilities.iter().cloned().collect(),
+        layer: if agent.source.is_document() { "catalogue" } else { "file" },
     });
     Json(Agents { agents: agents.collect() })
 }

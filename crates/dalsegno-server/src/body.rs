@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Up to here every whole number has a form with a decimal point.
 const WHOLE: f64 = 9_007_199_254_740_992.0;
 /// How deep JSON may be nested.
-const DEPTH: u32 = 64;
+pub(crate) const DEPTH: u32 = 64;
 
 /// A JSON body of a known form. An empty body is an empty object.
 pub(crate) struct Json<T>(pub(crate) T);
@@ -97,7 +97,7 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
 }
 
 /// How deep brackets are nested. Of what is no JSON it is some number, and the parser says the rest.
-fn depth(bytes: &[u8]) -> u32 {
+pub(crate) fn depth(bytes: &[u8]) -> u32 {
     let (mut depth, mut deepest, mut in_text, mut is_escaped) = (0_u32, 0, false, false);
     for byte in bytes {
         match byte {

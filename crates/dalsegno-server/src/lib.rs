@@ -15,6 +15,7 @@ mod answers;
 mod body;
 mod changes;
 mod cursor;
+mod documents;
 mod events;
 mod fork;
 mod guard;

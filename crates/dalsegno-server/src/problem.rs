@@ -31,6 +31,10 @@ pub enum Code {
     KeyConflict,
     /// The request is understood, and something in it is wrong.
     Invalid,
+    /// The request does not say which version it changes.
+    PreconditionRequired,
+    /// What the request changes is at another version.
+    Stale,
     /// The request is larger than is taken.
     TooLarge,
     /// The client sends more than it may.
@@ -55,6 +59,8 @@ impl Code {
         Self::Conflict,
         Self::KeyConflict,
         Self::Invalid,
+        Self::PreconditionRequired,
+        Self::Stale,
         Self::TooLarge,
         Self::TooMany,
         Self::TooSlow,
@@ -73,6 +79,8 @@ impl Code {
             Self::Conflict => "conflict",
             Self::KeyConflict => "key_conflict",
             Self::Invalid => "invalid",
+            Self::PreconditionRequired => "precondition_required",
+            Self::Stale => "stale",
             Self::TooLarge => "too_large",
             Self::TooMany => "too_many",
             Self::TooSlow => "too_slow",
@@ -91,6 +99,8 @@ impl Code {
             Self::Conflict => "The state of the run does not allow this",
             Self::KeyConflict => "The idempotency key was used for another request",
             Self::Invalid => "Something in the request is wrong",
+            Self::PreconditionRequired => "The request does not name a version",
+            Self::Stale => "The document is at another version",
             Self::TooLarge => "The request is too large",
             Self::TooMany => "Too many requests",
             Self::TooSlow => "The request did not arrive in time",
@@ -108,6 +118,8 @@ impl Code {
             Self::NotFound => StatusCode::NOT_FOUND,
             Self::Conflict | Self::KeyConflict => StatusCode::CONFLICT,
             Self::Invalid => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::PreconditionRequired => StatusCode::PRECONDITION_REQUIRED,
+            Self::Stale => StatusCode::PRECONDITION_FAILED,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::TooMany => StatusCode::TOO_MANY_REQUESTS,
             Self::TooSlow => StatusCode::REQUEST_TIMEOUT,
@@ -126,6 +138,8 @@ pub(crate) struct Problem {
     detail: String,
     help: String,
     violations: Vec<Violation>,
+    /// What is wrong with documents, each with its place.
+    diagnostics: Vec<serde_json::Value>,
     retry_after: Option<u64>,
 }
 
@@ -176,13 +190,18 @@ pub(crate) struct Document {
     /// Each place that is wrong.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     violations: Vec<Violation>,
+    /// What is wrong with documents, each with its place.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<crate::documents::Diagnostic>)]
+    diagnostics: Vec<serde_json::Value>,
 }
 
 impl Problem {
     /// What is wrong, and one thing to do.
     pub(crate) fn new(code: Code, detail: impl Into<String>, help: impl Into<String>) -> Self {
         let (detail, help, status) = (detail.into(), help.into(), code.status());
-        Self { code, status, detail, help, violations: Vec::new(), retry_after: None }
+        let (violations, diagnostics) = (Vec::new(), Vec::new());
+        Self { code, status, detail, help, violations, diagnostics, retry_after: None }
     }
 
     /// The answer for a run that is not there, or belongs to another tenant: the same in both cases.
@@ -201,6 +220,11 @@ impl Problem {
     pub(crate) fn at(mut self, pointer: impl Into<String>, message: impl Into<String>) -> Self {
         self.violations.push(Violation { pointer: pointer.into(), message: message.into() });
         self
+    }
+
+    /// The same with what is wrong with documents.
+    pub(crate) fn with_diagnostics(self, diagnostics: Vec<serde_json::Value>) -> Self {
+        Self { diagnostics, ..self }
     }
 
     /// The same with another status.
@@ -243,7 +267,7 @@ impl Problem {
     }
 
     /// Trouble that is the server's own: a client learns that there is some, and the log says what.
-    fn internal(kind: ErrorKind, error: &dyn std::error::Error) -> Self {
+    pub(crate) fn internal(kind: ErrorKind, error: &dyn std::error::Error) -> Self {
         tracing::error!(error = %chain(error), "a request failed");
         match kind {
             ErrorKind::Unavailable => Self::new(
@@ -283,6 +307,7 @@ impl Problem {
             detail: self.detail.clone(),
             help: self.help.clone(),
             violations: self.violations.clone(),
+            diagnostics: self.diagnostics.clone(),
         };
         // It is texts and a number, which always have a JSON form.
         serde_json::to_value(document).unwrap_or_default()

@@ -13,7 +13,8 @@ use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter, UtoipaMethodRouterE
 use crate::problem::{Code, Problem};
 use crate::shared::Shared;
 use crate::{
-    agents, answers, events, fork, guard, health, inbox, listing, openapi, pages, runs, sessions, steps, upkeep,
+    agents, answers, documents, events, fork, guard, health, inbox, listing, openapi, pages, runs, sessions,
+    steps, upkeep,
 };
 
 /// One address.
@@ -81,6 +82,7 @@ pub(crate) fn table() -> Vec<Route> {
         sessions::routes(),
         inbox::routes(),
         agents::routes(),
+        documents::routes(),
         health::routes(),
         openapi::routes(),
     ]

@@ -12,6 +12,7 @@ use dalsegno_workspace::ServeSettings;
 use tokio::sync::watch;
 
 use crate::changes::Changes;
+use crate::documents::Turns;
 use crate::hands::Hands;
 use crate::limits::Limits;
 use crate::pages::Pages;
@@ -32,6 +33,8 @@ pub(crate) struct Shared {
     /// What encrypts connections, if the server does so itself.
     pub(crate) tls: Option<Tls>,
     pub(crate) pages: Pages,
+    /// Whose document is worked on.
+    pub(crate) turns: Turns,
     /// Whether the server is stopping.
     pub(crate) stopping: watch::Receiver<bool>,
 }

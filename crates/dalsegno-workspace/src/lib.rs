@@ -49,6 +49,7 @@ mod toolkit;
 mod code;
 mod control;
 mod diagnostic;
+mod documents;
 mod source;
 
 mod json;
@@ -69,6 +70,7 @@ pub use case::{
 pub use catalogue::{Catalogue, CatalogueTool, builtin_tools, engine_tools};
 pub use code::Code;
 pub use diagnostic::{Diagnostic, Severity};
+pub use documents::{DocumentPlace, Documents};
 pub use eval::{Against, Checks, Eval, EvalRead, Judge};
 pub use footprint::Footprint;
 pub use in_code::{Agent, InCode};

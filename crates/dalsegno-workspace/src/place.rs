@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Severity};
+use crate::documents::Documents;
 use crate::workspace::is_kept_aside;
 
 /// A folder, and texts that are read instead of some of its files. Such a file need not exist, and one without a text does
@@ -16,17 +17,36 @@ pub(crate) struct Place<'a> {
     pub(crate) root: &'a Path,
     /// By the path below `root`.
     texts: &'a BTreeMap<PathBuf, Option<String>>,
+    /// What stands in for files, and reaches less than they do.
+    pub(crate) documents: &'a Documents,
 }
 
 impl<'a> Place<'a> {
-    pub(crate) const fn new(root: &'a Path, texts: &'a BTreeMap<PathBuf, Option<String>>) -> Self {
-        Self { root, texts }
+    pub(crate) const fn new(
+        root: &'a Path,
+        texts: &'a BTreeMap<PathBuf, Option<String>>,
+        documents: &'a Documents,
+    ) -> Self {
+        Self { root, texts, documents }
+    }
+
+    /// The same folder, with documents that stand in for its files.
+    pub(crate) const fn under<'b>(self, documents: &'b Documents) -> Place<'b>
+    where
+        'a: 'b,
+    {
+        Place { documents, ..self }
+    }
+
+    /// The text that a program gives for this file.
+    pub(crate) fn given(&self, file: &Path) -> Option<&'a str> {
+        self.texts.get(file)?.as_deref()
     }
 
     /// A folder and nothing else.
     pub(crate) const fn on_disk(root: &'a Path) -> Self {
         const NONE: &BTreeMap<PathBuf, Option<String>> = &BTreeMap::new();
-        Self { root, texts: NONE }
+        Self { root, texts: NONE, documents: Documents::NONE }
     }
 
     /// Says whether there is such a file.

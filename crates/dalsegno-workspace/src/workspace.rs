@@ -10,6 +10,7 @@ use crate::agent::{self, AgentFile, BrokenAgent};
 use crate::catalogue::Catalogue;
 use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Severity};
+use crate::documents::{self, Documents};
 use crate::footprint::Footprint;
 use crate::in_code::InCode;
 use crate::lock::{Lock, LockRead, LockedServer};
@@ -45,6 +46,8 @@ pub struct Workspace {
     pub footprint: Footprint,
     /// The parts that a program gave instead of files.
     pub in_code: InCode,
+    /// The documents of a catalogue, which stand in for files.
+    pub documents: Documents,
 }
 
 /// What of a workspace is not in use, since its file has errors. The rest of the workspace is.
@@ -111,7 +114,18 @@ impl Workspace {
 
     /// Reads the workspace as [`load`](Self::load) does, with the parts that a program gives instead of files.
     pub fn load_with(root: &Path, in_code: &InCode) -> Loaded {
-        let place = Place::new(root, in_code.texts());
+        Self::load_under(root, in_code, |_| Ok(Documents::default()))
+    }
+
+    /// Reads the workspace as [`load_with`](Self::load_with) does, with the documents of a catalogue instead of the files in whose
+    /// place they stand. `catalogue` is asked for them once `dalsegno.toml` was read. It says which file it cannot read, and why:
+    /// then the workspace cannot be used, since the files below may allow more than the documents.
+    pub fn load_under(
+        root: &Path,
+        in_code: &InCode,
+        catalogue: impl FnOnce(&Settings) -> Result<Documents, (PathBuf, String)>,
+    ) -> Loaded {
+        let files = Place::new(root, in_code.texts(), Documents::NONE);
         // Taken before anything is read: what changes meanwhile has changed since.
         let footprint = Footprint::take(root);
         let mut loaded = Loaded {
@@ -121,11 +135,11 @@ impl Workspace {
             settings: None,
             assumed: None,
             diagnostics: Vec::new(),
-            lock: Lock::read_in(place),
+            lock: Lock::read_in(files),
             sources: Vec::new(),
         };
         loaded.sources.extend(loaded.lock.source.clone());
-        let mut read = load_settings(place, &mut loaded);
+        let mut read = load_settings(files, &mut loaded);
         if let Some(read) = &mut read {
             // What `dalsegno.toml` says of such a model holds all the same, such as how many calls it may have at once.
             for name in in_code.models() {
@@ -134,6 +148,16 @@ impl Workspace {
         }
         // Which models and servers there are is known only if `dalsegno.toml` could be read without an error.
         let known = read.as_ref().map(|read| &read.settings).filter(|_| !loaded.has_errors());
+        let documents = known.map_or_else(|| Ok(Documents::default()), catalogue);
+        let documents = documents.unwrap_or_else(|(file, problem)| {
+            let file = file.strip_prefix(root).unwrap_or(&file);
+            let found = Diagnostic::new(Code::UnreadableFile, Severity::Error, file, problem);
+            loaded
+                .diagnostics
+                .push(found.with_help("restore it from a backup, or move it away to use the files alone"));
+            Documents::default()
+        });
+        let place = files.under(&documents);
         let toolkits = toolkit::load(place, known, &mut loaded);
         let tenants = tenant::load(place, known, &toolkits, &mut loaded);
         if let (Some(read), Some(_)) = (&read, known) {
@@ -172,8 +196,12 @@ impl Workspace {
                     broken,
                     footprint,
                     in_code: in_code.clone(),
+                    documents: documents.clone(),
                 };
-                loaded.lock.take(workspace.take_names(&loaded.lock));
+                let (yielded, lock) = workspace.take_names(&loaded.lock);
+                let has_errors = has_errors || !yielded.is_empty();
+                loaded.diagnostics.extend(yielded);
+                loaded.lock.take(lock);
                 *if has_errors { &mut loaded.rest } else { &mut loaded.workspace } = Some(workspace);
             }
         }
@@ -202,10 +230,15 @@ impl Workspace {
         catalogue
     }
 
-    /// Whose the document is that a tenant has under this name today.
+    /// Whose the document is that a tenant has under this name today. One of the catalogue that all tenants have is each tenant's
+    /// own: it gets the secrets of the tenant for which it runs, and none of the workspace.
     pub fn owner_of(&self, tenant: &str, toolkit: &str) -> ToolOwner {
         match self.tenants.get(tenant) {
             Some(own) if own.tools.contains_key(toolkit) => ToolOwner::Tenant(tenant.to_owned()),
+            // The author of a document has no part in the secrets of the workspace.
+            _ if self.toolkits.get(toolkit).is_some_and(ToolkitFile::is_document) => {
+                ToolOwner::Tenant(tenant.to_owned())
+            }
             _ => ToolOwner::Workspace,
         }
     }
@@ -323,7 +356,8 @@ impl Loaded {
 /// Says whether a problem takes out an agent, a tool or a tenant, and not the workspace.
 fn is_part(found: &Diagnostic) -> bool {
     let is_in = |folder: &str| found.file != Path::new(folder) && found.file.starts_with(folder);
-    found.is_error() && (is_in("tools") || is_in("tenants") || is_in(AGENTS_FOLDER))
+    let is_document = documents::is_document(&found.file);
+    found.is_error() && (is_document || is_in("tools") || is_in("tenants") || is_in(AGENTS_FOLDER))
 }
 
 /// Says whether two paths lead to the same folder.

@@ -53,7 +53,8 @@ pub(crate) use self::servers::{ServersArgs, ServersCheckArgs, ServersVerb};
 pub(crate) use self::setup::{CheckArgs, CompletionsArgs, InitArgs, ManArgs, SchemaArgs, TemplateArg};
 pub(crate) use self::test::TestArgs;
 pub(crate) use self::tools::{
-    ToolsAddArgs, ToolsArgs, ToolsCallArgs, ToolsInspectArgs, ToolsListArgs, ToolsTestArgs, ToolsVerb,
+    ToolsAddArgs, ToolsArgs, ToolsCallArgs, ToolsInspectArgs, ToolsListArgs, ToolsPullArgs, ToolsTestArgs,
+    ToolsVerb,
 };
 pub(crate) use self::trust::TrustArgs;
 pub(crate) use self::upkeep::{BackupArgs, DoctorArgs, EraseArgs, GcArgs, WorkerArgs};

@@ -106,7 +106,11 @@ Scopes:
   runs:write     start, fork and cancel runs
   runs:erase     erase the content of runs, for ever
   answers:write  answer what runs wait for, approvals included
-  agents:read    list the agents
+  agents:read    list the agents; with --all-tenants, read their documents
+  agents:write   change the documents of agents; only with --all-tenants
+  tools:read     list tools, and read the documents of tools and tenants
+  tools:write    change and try tools, and change the tenant's document but for what the next one is for
+  tenants:admin  add and delete tenants, and change which hosts they reach and what they may spend
   metrics:read   read the metrics of the server; only with --all-tenants
 
 Examples:

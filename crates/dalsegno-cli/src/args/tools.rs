@@ -34,6 +34,9 @@ pub(crate) enum ToolsVerb {
     /// Add a declarative tool that comes with Dalsegno: it becomes a file in `tools/` that you can change
     #[command(after_help = ADD_EXAMPLES)]
     Add(ToolsAddArgs),
+    /// Write the tools of the catalogue, which were changed by API, into files, so that you can review and commit them
+    #[command(after_help = PULL_EXAMPLES)]
+    Pull(ToolsPullArgs),
 }
 
 impl ToolsVerb {
@@ -44,6 +47,7 @@ impl ToolsVerb {
             Self::Call(call) => call.document.resolve(),
             Self::Test(test) => test.document.resolve(),
             Self::Add(add) => add.document.resolve(),
+            Self::Pull(pull) => pull.document.resolve(),
         }
     }
 }
@@ -132,6 +136,24 @@ pub(crate) struct ToolsAddArgs {
     pub(crate) document: DocumentArgs,
 }
 
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ToolsPullArgs {
+    /// Names of documents [default: all]
+    #[arg(value_name = "NAME")]
+    pub(crate) names: Vec<String>,
+    /// Only documents of this tenant
+    #[arg(long, value_name = "NAME")]
+    pub(crate) tenant: Option<String>,
+    /// Agents and tenants as well
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Overwrite files that have another content
+    #[arg(long)]
+    pub(crate) force: bool,
+    #[command(flatten)]
+    pub(crate) document: DocumentArgs,
+}
+
 /// The tools that come with Dalsegno.
 fn known() -> PossibleValuesParser {
     let values = batteries().iter().map(|battery| PossibleValue::new(battery.name).help(battery.about));
@@ -160,6 +182,12 @@ const ADD_EXAMPLES: &str = "\
 Examples:
   dalsegno tools add google_calendar
   dalsegno check";
+
+const PULL_EXAMPLES: &str = "\
+Examples:
+  dalsegno tools pull
+  dalsegno tools pull save_meal --tenant acme
+  dalsegno tools pull --all --force && git diff";
 
 const TEST_EXAMPLES: &str = "\
 Examples:

@@ -6,9 +6,10 @@ use std::path::Path;
 
 use dalsegno_memory::check_seed;
 use dalsegno_models::{Cassette, ScriptModel};
-use dalsegno_runtime::Engine;
+use dalsegno_runtime::{Engine, load_workspace};
 use dalsegno_workspace::{
-    Catalogue, Diagnostic, Loaded, Lock, LockChange, LockRead, ModelBinding, SecretRef, SourceFile, Workspace,
+    Cases, Catalogue, Diagnostic, Loaded, Lock, LockChange, LockRead, ModelBinding, SecretRef, SourceFile,
+    Workspace,
 };
 use serde::Serialize;
 
@@ -33,7 +34,7 @@ struct Connected<'c> {
 
 /// Checks the files, and holds every agent against what is pinned in `dalsegno.lock`. Starts nothing.
 pub(super) fn files(context: &mut Context<'_>) -> Result<Exit, Error> {
-    let Loaded { workspace, diagnostics: mut found, lock, .. } = Workspace::load(&context.root);
+    let Loaded { workspace, diagnostics: mut found, lock, .. } = load_workspace(&context.root);
     let LockRead { lock, diagnostics, .. } = lock;
     // Of a damaged file nothing is believed; that it is damaged is told, and not that nothing is pinned.
     let is_damaged = lock.is_none() && !diagnostics.is_empty();
@@ -44,7 +45,7 @@ pub(super) fn files(context: &mut Context<'_>) -> Result<Exit, Error> {
     let mut sources = Vec::new();
     if let Some(workspace) = &workspace {
         found.extend(beside(workspace));
-        let (cases, problems) = test::problems(workspace);
+        let (cases, problems) = of_cases(&context.root);
         add(&mut found, problems);
         sources = cases.sources;
         for eval in workspace.evals() {
@@ -56,6 +57,11 @@ pub(super) fn files(context: &mut Context<'_>) -> Result<Exit, Error> {
         context.output.document(&found);
     }
     Ok(tell(workspace.as_ref(), &sources, &found, context))
+}
+
+/// The cases, which run the agents and tools of the files alone, and what is wrong with them.
+fn of_cases(root: &Path) -> (Cases, Vec<Diagnostic>) {
+    Workspace::load(root).workspace.as_ref().map(test::problems).unwrap_or_default()
 }
 
 /// Adds the problems that are not known yet.
@@ -131,7 +137,7 @@ fn tell_unset(workspace: &Workspace, output: &mut Output) {
 /// Asks every tool server what it offers, tells what changed since it was pinned, and pins that, with the names by which
 /// models see actions of toolkits.
 pub(super) async fn connect(context: &mut Context<'_>) -> Result<Exit, Error> {
-    let Loaded { workspace, diagnostics: mut found, lock: read, .. } = Workspace::load(&context.root);
+    let Loaded { workspace, diagnostics: mut found, lock: read, .. } = load_workspace(&context.root);
     let Some(workspace) = workspace else {
         if context.format == Format::Json {
             context.output.document(&Connected { changes: Vec::new(), written: false, diagnostics: &found });
@@ -155,8 +161,7 @@ pub(super) async fn connect(context: &mut Context<'_>) -> Result<Exit, Error> {
     found.extend(workspace.check(&lock, &Catalogue::new()));
     found.extend(beside(&workspace));
     // What was pinned just now is what the cases know of the servers.
-    let pinned = Workspace::load(&context.root).workspace;
-    let (cases, problems) = pinned.as_ref().map(test::problems).unwrap_or_default();
+    let (cases, problems) = of_cases(&context.root);
     add(&mut found, problems);
     if context.format == Format::Json {
         let changes = changes.iter().map(ToString::to_string).collect();

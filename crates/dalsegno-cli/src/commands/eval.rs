@@ -24,7 +24,7 @@ use self::perform::Trials;
 use self::places::Places;
 
 pub(super) async fn eval(args: &EvalArgs, context: &mut Context<'_>) -> Result<Exit, Error> {
-    let workspace = context.workspace()?;
+    let workspace = context.files_alone()?;
     let file = std::path::absolute(&args.file).unwrap_or_else(|_| args.file.clone());
     let EvalRead { eval, diagnostics, source } = workspace.eval(&file);
     let Some(mut eval) = eval else {

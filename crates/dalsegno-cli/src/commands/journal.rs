@@ -1,7 +1,7 @@
 //! The journal of a workspace, whatever errors its other files have: to tell what it holds, and to keep it.
 
 use dalsegno_history::Journal;
-use dalsegno_runtime::OpenError;
+use dalsegno_runtime::{OpenError, load_workspace};
 use dalsegno_workspace::{Loaded, Settings, Workspace};
 
 use super::Context;
@@ -20,7 +20,7 @@ impl Context<'_> {
     /// Only tells what was recorded, which a mistake in a file must not hinder. Where dalsegno.toml is not TOML and names no
     /// other place, that is the journal at the default place, if there is one; a warning says so.
     pub(super) async fn reader(&mut self) -> Result<Kept, Error> {
-        let loaded = Workspace::load(&self.root);
+        let loaded = load_workspace(&self.root);
         let assumed = loaded.assumed.clone().filter(|_| loaded.settings.is_none());
         if let Some(assumed) = &assumed {
             self.warn_assumed(&assumed.store);
@@ -31,7 +31,7 @@ impl Context<'_> {
 
     /// The journal at the place that dalsegno.toml means, to be kept.
     pub(super) async fn journal(&self) -> Result<Kept, Error> {
-        Ok(self.open(Workspace::load(&self.root), None).await?)
+        Ok(self.open(load_workspace(&self.root), None).await?)
     }
 
     async fn open(&self, loaded: Loaded, assumed: Option<Settings>) -> Result<Kept, OpenError> {

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use dalsegno_access::{KeyEntry, KeyStore, NewKey, Reach};
 use dalsegno_core::Timestamp;
-use dalsegno_runtime::{Clock as _, EngineError, SystemClock};
-use dalsegno_workspace::{Settings, Workspace};
+use dalsegno_runtime::{Clock as _, EngineError, SystemClock, load_workspace};
+use dalsegno_workspace::Settings;
 use serde_json::{Value, json};
 
 use super::Context;
@@ -25,7 +25,7 @@ pub(super) fn place(settings: &Settings, root: &Path) -> PathBuf {
 
 pub(super) fn key(args: &KeyArgs, context: &mut Context<'_>) -> Result<Exit, Error> {
     // A mistake in another file keeps no key from being revoked.
-    let loaded = Workspace::load(&context.root);
+    let loaded = load_workspace(&context.root);
     let settings = loaded.settings.clone().or_else(|| loaded.assumed.clone());
     let Some(settings) = settings else {
         let (root, diagnostics) = (context.root.clone(), loaded.diagnostics);

@@ -26,6 +26,7 @@ mod man;
 mod memory;
 mod metrics;
 mod programs;
+mod pull;
 mod replay;
 mod report;
 mod resume;
@@ -51,7 +52,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use dalsegno_runtime::{Engine, EngineBuilder, OpenError};
+use dalsegno_runtime::{Engine, EngineBuilder, OpenError, load_workspace};
 use dalsegno_telemetry::Telemetry;
 use dalsegno_workspace::{Code, Diagnostic, Settings, Workspace};
 
@@ -103,7 +104,7 @@ impl Context<'_> {
 
     fn sound(&self) -> Result<Workspace, Error> {
         let failed = |diagnostics| OpenError::Workspace { root: self.root.clone(), diagnostics };
-        Ok(Workspace::load(&self.root).sound().map_err(failed)?)
+        Ok(load_workspace(&self.root).sound().map_err(failed)?)
     }
 
     /// An engine that performs runs: what it writes down is told where dalsegno.toml says.
@@ -115,6 +116,19 @@ impl Context<'_> {
     /// The workspace, to be run; tells which of its tools and tenants are not in use, since their files have errors.
     fn workspace(&mut self) -> Result<Workspace, Error> {
         let workspace = self.sound()?;
+        self.tell_broken(&workspace);
+        Ok(workspace)
+    }
+
+    /// The same without the documents of the catalogue: what is tested is what the files say, on every machine.
+    fn files_alone(&mut self) -> Result<Workspace, Error> {
+        let failed = |diagnostics| OpenError::Workspace { root: self.root.clone(), diagnostics };
+        let workspace = Workspace::load(&self.root).sound().map_err(failed)?;
+        self.tell_broken(&workspace);
+        Ok(workspace)
+    }
+
+    fn tell_broken(&mut self, workspace: &Workspace) {
         let files: BTreeSet<&Path> =
             workspace.broken.diagnostics.iter().map(|found| found.file.as_path()).collect();
         for file in files {
@@ -123,7 +137,6 @@ impl Context<'_> {
                 file.display()
             )));
         }
-        Ok(workspace)
     }
 
     /// An engine that ends runs. It needs no trust: without it, what waits at a program is not told of the end.

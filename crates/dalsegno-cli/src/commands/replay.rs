@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 use dalsegno_core::RunId;
 use dalsegno_history::{Divergence, Journal, ReplayVerdict};
-use dalsegno_runtime::{Engine, EngineError, OpenError};
+use dalsegno_runtime::{Engine, EngineError, OpenError, load_workspace, load_workspace_with};
 use dalsegno_store::RunFilter;
 use dalsegno_wire::Replayed;
-use dalsegno_workspace::{Diagnostic, InCode, Workspace};
+use dalsegno_workspace::{Diagnostic, InCode};
 
 use super::journal::Kept;
 use super::{Context, programs, select};
@@ -101,7 +101,7 @@ async fn with_config(
     context: &mut Context<'_>,
 ) -> Result<Exit, Error> {
     let agent = journal.inspect(run, None).await?.summary.agent;
-    let mut loaded = Workspace::load(&context.root);
+    let mut loaded = load_workspace(&context.root);
     let mut replaced = None;
     if let Some(file) = file {
         let text = input::text(&format!("@{}", file.display()))?;
@@ -113,7 +113,7 @@ async fn with_config(
         );
         let mut in_code = InCode::default();
         in_code.set_text(place.clone(), text);
-        loaded = Workspace::load_with(&context.root, &in_code);
+        loaded = load_workspace_with(&context.root, &in_code);
         let text = loaded.source(&place).map(|source| source.text().to_owned());
         replaced = Some(Replaced { file, place, text });
     }

@@ -21,7 +21,7 @@ pub(super) use self::watch::watch;
 /// Runs the cases. Starts nothing, opens no journal.
 pub(super) fn test(args: &TestArgs, context: &mut Context<'_>) -> Result<Exit, Error> {
     let began = Instant::now();
-    let workspace = context.workspace()?;
+    let workspace = context.files_alone()?;
     let cases = workspace.cases();
     let (suite, problems) = Suite::load(&workspace.root, &cases);
     let found: Vec<Diagnostic> = cases.diagnostics.iter().cloned().chain(problems).collect();

@@ -7,6 +7,7 @@ use dalsegno_runtime::{MemoryPlace, OfferedBy, ToolCallOptions, ToolInfo, ToolLi
 use serde_json::json;
 
 use super::add::add;
+use super::pull::pull;
 use super::{Context, consent, try_tool};
 use crate::args::{Format, ToolsArgs, ToolsCallArgs, ToolsInspectArgs, ToolsListArgs, ToolsVerb};
 use crate::error::Error;
@@ -26,18 +27,24 @@ pub(super) async fn tools(args: &ToolsArgs, context: &mut Context<'_>) -> Result
         ToolsVerb::Call(args) => call(args, context).await,
         ToolsVerb::Test(args) => try_tool::test(args, context).await,
         ToolsVerb::Add(args) => add(args, context),
+        ToolsVerb::Pull(args) => pull(args, context).await,
     }
 }
 
 async fn list(args: &ToolsListArgs, context: &mut Context<'_>) -> Result<Exit, Error> {
-    let ToolListing { tools, unreachable } = context.engine().await?.tools(&args.tenant).await?;
+    let engine = context.engine().await?;
+    let ToolListing { tools, unreachable } = engine.tools(&args.tenant).await?;
+    let workspace = engine.workspace();
+    let source = |tool: &ToolInfo| tool::source(tool, &workspace, &args.tenant);
     let output = &mut *context.output;
     if context.format == Format::Json {
-        output.document(&tools.iter().map(Listed::of).collect::<Vec<_>>());
+        output.document(&tools.iter().map(|tool| Listed::of(tool, source(tool))).collect::<Vec<_>>());
     } else {
         let row = |tool: &ToolInfo| {
             let class = tool::class(tool.class).to_owned();
             let offered_by = tool::offered_by(&tool.offered_by);
+            let is_changed = source(tool).is_some_and(|source| source.starts_with("catalogue/"));
+            let offered_by = if is_changed { format!("{offered_by}, by API") } else { offered_by };
             [tool.name.to_string(), tool.model_name.clone(), class, offered_by, tool.description.clone()]
         };
         let rows: Vec<_> = tools.iter().map(row).collect();
@@ -56,10 +63,12 @@ async fn list(args: &ToolsListArgs, context: &mut Context<'_>) -> Result<Exit, E
 }
 
 async fn inspect(args: &ToolsInspectArgs, context: &mut Context<'_>) -> Result<Exit, Error> {
-    let tool = context.engine().await?.tool(&args.name, &args.tenant).await?;
+    let engine = context.engine().await?;
+    let tool = engine.tool(&args.name, &args.tenant).await?;
+    let source = tool::source(&tool, &engine.workspace(), &args.tenant);
     let output = &mut *context.output;
     if context.format == Format::Json {
-        output.document(&Listed::of(&tool));
+        output.document(&Listed::of(&tool, source));
         return Ok(Exit::Done);
     }
     output.stdout.line(styled(Style::Bold, &tool.name));
@@ -68,6 +77,9 @@ async fn inspect(args: &ToolsInspectArgs, context: &mut Context<'_>) -> Result<E
     }
     output.stdout.line(format_args!("\nmodels see  {}", tool.model_name));
     output.stdout.line(format_args!("offered by  {}", tool::offered_by(&tool.offered_by)));
+    if let Some(source) = source {
+        output.stdout.line(format_args!("source      {source}"));
+    }
     let why = tool::class_from(tool.class_from);
     output.stdout.line(format_args!("class       {}: {why}", tool::class(tool.class)));
     for (place, grant) in tool.grants.iter().enumerate() {

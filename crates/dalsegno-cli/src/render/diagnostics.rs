@@ -4,7 +4,8 @@
 use std::fmt;
 use std::path::Path;
 
-use dalsegno_workspace::{Diagnostic, Loaded, Lock, Severity, SourceFile, Workspace};
+use dalsegno_runtime::load_workspace;
+use dalsegno_workspace::{Diagnostic, Loaded, Lock, Severity, SourceFile};
 use miette::{GraphicalReportHandler, GraphicalTheme, LabeledSpan, SourceCode};
 
 use super::excerpt::Excerpt;
@@ -27,7 +28,7 @@ pub(crate) fn draw_from(root: &Path, known: &[SourceFile], diagnostics: &[Diagno
     if diagnostics.is_empty() {
         return;
     }
-    let loaded = Workspace::load(root);
+    let loaded = load_workspace(root);
     let place = |diagnostic: &Diagnostic| {
         let known = known.iter().find(|source| source.file() == diagnostic.file);
         match known {

@@ -2,6 +2,7 @@
 
 use dalsegno_core::{EffectClass, OrderedJson, ToolReturn};
 use dalsegno_runtime::{ClassFrom, OfferedBy, ToolInfo};
+use dalsegno_workspace::Workspace;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -12,6 +13,9 @@ pub(crate) struct Listed<'t> {
     model_name: &'t str,
     description: &'t str,
     offered_by: String,
+    /// The file of a declarative tool, or its document in the catalogue.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source: Option<String>,
     class: &'static str,
     class_from: &'static str,
     grants: &'t [String],
@@ -34,7 +38,7 @@ struct User {
 
 impl<'t> Listed<'t> {
     /// A tool of the listing.
-    pub(crate) fn of(tool: &'t ToolInfo) -> Self {
+    pub(crate) fn of(tool: &'t ToolInfo, source: Option<String>) -> Self {
         let user = |user: &dalsegno_runtime::ToolUser| User {
             agent: user.agent.to_string(),
             class: class(user.class),
@@ -45,6 +49,7 @@ impl<'t> Listed<'t> {
             model_name: &tool.model_name,
             description: &tool.description,
             offered_by: offered_by(&tool.offered_by),
+            source,
             class: class(tool.class),
             class_from: match tool.class_from {
                 ClassFrom::Declared => "declared",
@@ -117,6 +122,13 @@ pub(crate) fn offered_by(offered_by: &OfferedBy) -> String {
         OfferedBy::Server(server) => format!("server {server}"),
         OfferedBy::Document(document) => format!("document {document}"),
     }
+}
+
+/// Where the document of a tenant's declarative tool comes from: a file, or `catalogue/…` for one that was changed by API.
+pub(crate) fn source(tool: &ToolInfo, workspace: &Workspace, tenant: &str) -> Option<String> {
+    let OfferedBy::Document(document) = &tool.offered_by else { return None };
+    let source = workspace.toolkits_for(tenant).get(document.as_str())?.source.clone()?;
+    Some(source.file().iter().map(|part| part.to_string_lossy()).collect::<Vec<_>>().join("/"))
 }
 
 /// Who may use a tool, each in words; what differs from the tool's own class is told.

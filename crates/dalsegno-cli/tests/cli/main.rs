@@ -8,6 +8,8 @@ mod auth_server;
 mod bench;
 mod broken;
 mod cases;
+#[cfg(feature = "serve")]
+mod catalogue;
 mod chat;
 mod check;
 mod cost;

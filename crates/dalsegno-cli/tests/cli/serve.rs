@@ -15,13 +15,13 @@ use crate::support::Workspace;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A server process, and where it listens.
-struct Served {
+pub(crate) struct Served {
     child: Child,
-    address: SocketAddr,
+    pub(crate) address: SocketAddr,
 }
 
 impl Served {
-    fn start(workspace: &Workspace) -> Self {
+    pub(crate) fn start(workspace: &Workspace) -> Self {
         let mut command = workspace.command(&["serve", "--address", "127.0.0.1:0", "--format", "jsonl"]);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -32,7 +32,7 @@ impl Served {
         Self { child, address }
     }
 
-    fn kill(mut self) {
+    pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use dalsegno_workspace::{Broken, Footprint, InCode, Loaded, Workspace};
+use dalsegno_workspace::{Broken, Documents, Footprint, InCode, Loaded, Workspace};
 use tokio::sync::OnceCell;
 
 use super::{Engine, Inner, open_store, ports};
@@ -50,6 +50,7 @@ impl Engine {
             broken: Broken::default(),
             footprint: Footprint::default(),
             in_code: InCode::default(),
+            documents: Documents::default(),
         };
         let (store, folder) = open_store(&workspace).await?;
         let owners = Owners::Folder { dir: folder.join("owners"), claimed: OnceCell::new() };
@@ -58,7 +59,7 @@ impl Engine {
         let source = SecretSource::new(settings.secret_store.clone());
         let vault = Vault::open(&settings, source, Arc::clone(&clock), Programs::Refused).await?;
         let bindings = Bindings::new(root, settings, BTreeMap::new(), BTreeMap::new(), None, vault);
-        let ports = Arc::new(ports(workspace, Arc::new(bindings), store, owners, clock));
+        let ports = Arc::new(ports(workspace, None, Arc::new(bindings), store, owners, clock));
         Ok(Self { inner: Arc::new(Inner { ports, run_ids: None }) })
     }
 }

@@ -89,6 +89,22 @@ impl Client {
         self.raw(&bytes).await
     }
 
+    /// Writes a document of this media type.
+    pub(crate) async fn put(&self, path: &str, kind: &str, condition: (&str, &str), text: &str) -> Answer {
+        self.send(
+            "PUT",
+            path,
+            &[("content-type", &format!("application/{kind}")), condition],
+            text.as_bytes(),
+        )
+        .await
+    }
+
+    /// Deletes a document.
+    pub(crate) async fn delete(&self, path: &str, condition: (&str, &str)) -> Answer {
+        self.send("DELETE", path, &[condition], b"").await
+    }
+
     /// Sends bytes as they are, and reads until the server closes.
     pub(crate) async fn raw(&self, bytes: &[u8]) -> Answer {
         let mut stream = TcpStream::connect(self.address).await.unwrap();

@@ -1,6 +1,9 @@
 //! The server over real sockets: what it answers, what it refuses, and what no client can do.
 #![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
 
+mod catalogue;
+mod catalogue_model;
+mod catalogue_reach;
 mod changes;
 mod client;
 mod hostile;

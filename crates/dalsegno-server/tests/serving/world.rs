@@ -41,7 +41,7 @@ pub(crate) const WITHOUT_ANSWERS: &[Scope] =
 /// A server of a workspace of its own, and what stops it.
 pub(crate) struct World {
     /// Removed with the world.
-    _folder: TempDir,
+    folder: TempDir,
     pub(crate) keys: KeyStore,
     pub(crate) engine: Engine,
     pub(crate) address: SocketAddr,
@@ -89,7 +89,12 @@ impl World {
             };
             server.serve(&WorkerOptions::default(), stopped, |_| {}).await
         });
-        Self { _folder: folder, keys, engine, address, sign_in, stop: Some(stop), serving }
+        Self { folder, keys, engine, address, sign_in, stop: Some(stop), serving }
+    }
+
+    /// The workspace's folder.
+    pub(crate) fn root(&self) -> &Path {
+        self.folder.path()
     }
 
     /// A client with a key of a tenant.

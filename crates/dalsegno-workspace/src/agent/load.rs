@@ -10,6 +10,7 @@ use super::directory::Directory;
 use super::{AgentFile, ReadAgent, Surroundings, link, read};
 use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Severity};
+use crate::documents;
 use crate::names::list;
 use crate::place::Place;
 use crate::report::Report;
@@ -91,7 +92,15 @@ pub(crate) fn load(
     let mut directory = Directory::default();
     let mut texts = Vec::new();
     let (mut broken, mut unnamed, mut unsure) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
+    // A file with the name of a document of the catalogue is not read.
+    let documents = place.agents();
+    let covers: BTreeSet<String> = documents.iter().map(|document| document.name.clone()).collect();
+    texts.extend(documents.into_iter().map(|document| (document.source, document.text)));
     for file in agent_files(place, loaded) {
+        if file.file_stem().is_some_and(|stem| covers.contains(&*stem.to_string_lossy())) {
+            loaded.diagnostics.push(documents::covered(&file));
+            continue;
+        }
         match place.read(&file, FILE_BYTES_MAX, &mut loaded.diagnostics) {
             Some(text) => texts.push((file, text)),
             None => {
@@ -103,15 +112,20 @@ pub(crate) fn load(
     }
     let files: Vec<_> = texts
         .iter()
-        .map(|(file, text)| {
+        .filter_map(|(file, text)| {
             let report = Report::new(SourceFile::new(file.clone(), text.as_str()));
             let table = report.parse(text);
+            let name = table.as_ref().and_then(|table| table.get("name")?.get_ref().as_str());
+            if !documents::is_document(file) && name.is_some_and(|name| covers.contains(name)) {
+                loaded.diagnostics.push(documents::covered(file));
+                return None;
+            }
             directory.add(file, table.as_ref());
             if report.count() > 0 {
                 directory.set_partial();
                 unsure.insert(file.clone());
             }
-            (report, table)
+            Some((report, table))
         })
         .collect();
 
@@ -124,6 +138,7 @@ pub(crate) fn load(
         let none = ReadAgent { name: None, file: None };
         let ReadAgent { name, file: agent } =
             table.as_ref().map_or(none, |table| read(report, table, &around));
+        let (name, agent) = own(report, name, agent);
         // Where it names one that is not known, nobody can say what it may do.
         let has_missed = directory.has_missed();
         known.push(name.as_ref().map(|name| name.value.clone()));
@@ -167,6 +182,21 @@ pub(crate) fn load(
     ReadAgents { sound: agents, broken, unnamed }
 }
 
+/// An agent under the name that it is known by: a document with another name in its text is not that other agent.
+fn own(
+    report: &Report,
+    name: Option<Located<AgentName>>,
+    agent: Option<AgentFile>,
+) -> (Option<Located<AgentName>>, Option<AgentFile>) {
+    if !report.source().is_document() {
+        return (name, agent);
+    }
+    let stem = report.source().file().file_stem().and_then(|stem| stem.to_str()?.parse::<AgentName>().ok());
+    let span = name.map(|name| name.span).unwrap_or_default();
+    let agent = agent.filter(|agent| Some(&agent.name) == stem.as_ref());
+    (stem.map(|value| Located { value, span }), agent)
+}
+
 /// Takes note of a file with errors.
 fn lose(
     file: &Path,
@@ -177,7 +207,8 @@ fn lose(
     let stem = || file.file_stem().map(|stem| stem.to_string_lossy().into_owned());
     let Some(called) = name.map(ToString::to_string).or_else(stem) else { return };
     broken.insert(called, Some(BrokenAgent::own(file)));
-    if name.is_none() {
+    // A document is the agent of its name, even if its text has another one.
+    if name.is_none() && !documents::is_document(file) {
         unnamed.insert(file.to_path_buf());
     }
 }
@@ -219,7 +250,7 @@ fn check_name<'f>(report: &'f Report, name: Located<AgentName>, names: &mut BTre
 /// The agent files in the order of their names.
 fn agent_files(place: Place<'_>, loaded: &mut Loaded) -> Vec<PathBuf> {
     let files = place.files(Path::new(AGENTS_FOLDER), "toml", &mut loaded.diagnostics);
-    if files.is_empty() && !loaded.has_errors() {
+    if files.is_empty() && place.agents().is_empty() && !loaded.has_errors() {
         let folder = Path::new(AGENTS_FOLDER);
         let problem =
             Diagnostic::new(Code::NoAgents, Severity::Warning, folder, "the workspace has no agents");

@@ -14,7 +14,7 @@ use crate::code::Code;
 use crate::control;
 use crate::names::{nearest, some};
 use crate::section::{Located, Section};
-use crate::settings::{ModelBinding, Paths, Reach};
+use crate::settings::ModelBinding;
 
 pub(super) fn read(
     file: &Section<'_>,
@@ -192,7 +192,7 @@ fn recall(section: &Section<'_>) -> Option<Recall> {
 fn output(file: &Section<'_>, around: &Surroundings<'_>) -> Option<OutputSettings> {
     let section = file.section("output")?;
     let retries = section.integer("retries").unwrap_or(DEFAULT_OUTPUT_RETRIES);
-    let paths = Paths { report: section.report, place: around.place, reach: Reach::Workspace };
+    let paths = around.paths(section.report);
     Some(OutputSettings { schema: output::schema(&section, &paths)?, retries })
 }
 

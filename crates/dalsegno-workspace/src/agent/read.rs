@@ -13,7 +13,7 @@ use crate::code::Code;
 use crate::place::Place;
 use crate::report::Report;
 use crate::section::{Located, Section};
-use crate::settings::Settings;
+use crate::settings::{Paths, Reach, Settings};
 use crate::toolkit::Shelf;
 
 /// What an agent file may refer to.
@@ -27,6 +27,15 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) directory: &'a Directory,
     /// All declarative tools.
     pub(crate) shelf: &'a Shelf<'a>,
+}
+
+impl<'a> Surroundings<'a> {
+    /// Where the paths of an agent file start, and what it may name.
+    pub(crate) fn paths(&self, report: &'a Report) -> Paths<'a> {
+        let reach =
+            if report.source().is_document() { Reach::Document { tenant: None } } else { Reach::Workspace };
+        Paths { report, place: self.place, reach }
+    }
 }
 
 /// What could be read of an agent file.
@@ -196,7 +205,9 @@ fn capabilities(file: &Section<'_>) -> BTreeSet<String> {
 fn check_file_name(report: &Report, name: &Located<AgentName>) {
     let file = report.source().file();
     let stem = file.file_stem().map(|stem| stem.to_string_lossy()).unwrap_or_default();
-    if stem != name.value.as_str() {
+    if stem != name.value.as_str() && report.source().is_document() {
+        report.error(Code::FileName, name.span.clone(), format!("the document `{stem}` has another `name`"));
+    } else if stem != name.value.as_str() {
         report
             .warning(
                 Code::FileName,

@@ -14,7 +14,7 @@ use crate::agent::RESERVED;
 use crate::catalogue::{Catalogue, builtin_tools};
 use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Severity};
-use crate::toolkit::short;
+use crate::toolkit::{ToolkitFile, short};
 use crate::workspace::Workspace;
 
 impl Workspace {
@@ -70,8 +70,24 @@ impl Workspace {
 
     /// Takes the pinned names over. One that is another tool's is an error, one of a tool that is not there a warning;
     /// neither is taken.
-    pub(crate) fn take_names(&mut self, read: &LockRead) -> Vec<Diagnostic> {
-        let known = Known::new(self, read.lock.as_ref(), &Catalogue::new());
+    ///
+    /// Where the other tool is one of a catalogue's document, the document is out of use instead: it must not take the name from
+    /// all others. What is wrong with documents is first in the result.
+    pub(crate) fn take_names(&mut self, read: &LockRead) -> (Vec<Diagnostic>, Vec<Diagnostic>) {
+        let mut yielded = Vec::new();
+        let known = loop {
+            let known = Known::new(self, read.lock.as_ref(), &Catalogue::new());
+            let Some(other) = read.pins.iter().find_map(|pin| {
+                let name = pin.name.value.as_str();
+                let others =
+                    known.actions.contains(&pin.tool.value).then(|| known.tools.get(name)).flatten()?;
+                others.iter().find(|other| **other != pin.tool.value && self.is_of_document(other))
+            }) else {
+                break known;
+            };
+            let other = other.clone();
+            yielded.extend(self.yield_name(&other));
+        };
         let mut problems = Vec::new();
         let mut names = BTreeMap::new();
         for pin in &read.pins {
@@ -83,6 +99,49 @@ impl Workspace {
             }
         }
         self.set_names(names);
+        (yielded, problems)
+    }
+
+    fn is_of_document(&self, tool: &ToolName) -> bool {
+        self.toolkits_with(tool).any(|(_, file)| file.is_document())
+    }
+
+    /// The documents with a tool, each with the tenant that it belongs to.
+    fn toolkits_with(&self, tool: &ToolName) -> impl Iterator<Item = (Option<&String>, &ToolkitFile)> {
+        let own = self
+            .tenants
+            .iter()
+            .flat_map(|(tenant, own)| own.tools.values().map(move |file| (Some(tenant), file)));
+        let all = self.toolkits.values().map(|file| (None, file)).chain(own);
+        all.filter(|(_, file)| file.toolkit.tools().iter().any(|found| found.name() == tool.as_str()))
+    }
+
+    /// Takes the catalogue's documents with a tool out of use, since models would see it by the name that is pinned for another one.
+    fn yield_name(&mut self, tool: &ToolName) -> Vec<Diagnostic> {
+        let found = self.toolkits_with(tool).filter(|(_, file)| file.is_document());
+        let found: Vec<_> = found
+            .map(|(tenant, file)| (tenant.cloned(), file.name().to_owned(), file.source.clone()))
+            .collect();
+        let mut problems = Vec::new();
+        for (tenant, name, source) in found {
+            match tenant.as_ref().and_then(|tenant| self.tenants.get_mut(tenant)) {
+                Some(tenant) => {
+                    tenant.tools.remove(&name);
+                    tenant.broken_tools.insert(name);
+                }
+                None => {
+                    self.toolkits.remove(&name);
+                    self.broken.tools.insert(name);
+                }
+            }
+            let Some(source) = source else { continue };
+            // The other tool may be another tenant's, of which the writer of the document learns nothing.
+            let message = format!("`dalsegno.lock` pins the name of `{tool}` for another tool");
+            let problem = Diagnostic::new(Code::ToolNameClash, Severity::Error, source.file(), message)
+                .with_help("choose another name for the document");
+            self.broken.diagnostics.push(problem.clone());
+            problems.push(problem);
+        }
         problems
     }
 }

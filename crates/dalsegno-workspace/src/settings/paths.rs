@@ -35,6 +35,13 @@ impl Paths<'_> {
 
     fn existing(&self, key: &str, text: Located<String>, help: &str) -> Option<PathBuf> {
         let written = text.value.clone();
+        if let Reach::Document { .. } = self.reach {
+            self.report
+                .error(Code::InvalidValue, text.span, format!("`{key}` names a file"))
+                .label("a document of the catalogue may not name files of the workspace")
+                .help(format!("write the content of the file here, as a table: `[… {key}]`"));
+            return None;
+        }
         let path = self.joined(key, text)?;
         if !self.place.is_file(&path.value) {
             let what = if self.place.exists(&path.value) { "is not a file" } else { "does not exist" };

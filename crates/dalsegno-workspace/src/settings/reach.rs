@@ -31,11 +31,20 @@ pub(crate) enum Reach<'t> {
         /// The files of the engine that stand elsewhere than in its own folder.
         kept: &'t [PathBuf],
     },
+    /// That of a person who writes documents of the catalogue: nothing of the operator's environment and files, and of the secret
+    /// store the names of one tenant.
+    Document {
+        /// The tenant; none for an agent, which names no secret.
+        tenant: Option<&'t str>,
+    },
 }
 
 impl Paths<'_> {
     /// A variable of the environment, if the file may read it.
     pub(super) fn variable(&self, name: String, span: Range<usize>) -> Option<SecretRef> {
+        if let Reach::Document { tenant } = self.reach {
+            return self.refuse(tenant, span, "an environment variable");
+        }
         if let Reach::Tenant { name: tenant, grants: Some(grants), .. } = self.reach
             && !grants.env_prefixes.iter().any(|prefix| name.starts_with(prefix.as_str()))
         {
@@ -58,10 +67,13 @@ impl Paths<'_> {
 
     /// A file, if the file of the workspace may read it.
     pub(super) fn secret_file(&self, path: Located<PathBuf>) -> Option<SecretRef> {
+        if let Reach::Document { tenant } = self.reach {
+            return self.refuse(tenant, path.span, "a file");
+        }
         let plain = plain(&path.value);
         let shown = plain.strip_prefix(self::plain(self.place.root)).unwrap_or(&plain).display().to_string();
         let kept = match self.reach {
-            Reach::Workspace => &[][..],
+            Reach::Workspace | Reach::Document { .. } => &[][..],
             Reach::Tenant { kept, .. } => kept,
         };
         let engine_folder = OsStr::new(ENGINE_FOLDER);
@@ -105,6 +117,10 @@ impl Paths<'_> {
 
     /// A program that prints the secret: only dalsegno.toml names one.
     pub(super) fn secret_command(&self, section: &Section<'_>) -> Option<SecretRef> {
+        if let Reach::Document { tenant } = self.reach {
+            let span = section.key_span("command").unwrap_or(section.span.clone());
+            return self.refuse(tenant, span, "a program");
+        }
         if let Reach::Tenant { name: tenant, .. } = self.reach {
             let span = section.key_span("command").unwrap_or(section.span.clone());
             self.report
@@ -141,11 +157,27 @@ impl Paths<'_> {
             return None;
         }
         Some(match self.reach {
+            Reach::Document { tenant: None } => return self.refuse(None, name.span, "a secret"),
             Reach::Workspace => SecretRef::Store(name.value),
-            Reach::Tenant { name: tenant, .. } => {
+            Reach::Tenant { name: tenant, .. } | Reach::Document { tenant: Some(tenant) } => {
                 SecretRef::OfTenant { tenant: tenant.to_owned(), name: name.value }
             }
         })
+    }
+}
+
+impl Paths<'_> {
+    /// Refuses what only a file may name: the author of a document need not be the operator.
+    fn refuse<T>(&self, tenant: Option<&str>, span: Range<usize>, what: &str) -> Option<T> {
+        let tenant = tenant.unwrap_or("TENANT");
+        self.report
+            .error(Code::SecretNotGranted, span, format!("a document of the catalogue may not name {what}"))
+            .label("only files of the workspace may")
+            .help(format!(
+                "store the value as one of the tenant's own secrets (`dalsegno secret put --tenant {tenant} NAME`, then \
+                 `{{ store = \"NAME\" }}`)"
+            ));
+        None
     }
 }
 

@@ -8,6 +8,7 @@ use super::read::{ReadTenant, read};
 use super::{Tenant, transfer};
 use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Severity};
+use crate::documents;
 use crate::names::nearest;
 use crate::place::Place;
 use crate::report::Report;
@@ -43,8 +44,19 @@ pub(crate) fn load(
     let mut names: BTreeMap<String, PathBuf> = BTreeMap::new();
     let mut tenants = BTreeMap::new();
     let (mut spoilt, mut built) = (BTreeSet::new(), Vec::new());
-    for file in place.files(Path::new(TENANTS_FOLDER), "toml", &mut loaded.diagnostics) {
-        let Some(text) = place.read(&file, FILE_BYTES_MAX, &mut loaded.diagnostics) else {
+    // Documents of the catalogue come first: a file with the name of one is not read.
+    let documents = place.tenants();
+    let covers: BTreeSet<String> = documents.iter().map(|document| document.name.clone()).collect();
+    let given = documents.into_iter().map(|document| (document.source, Some(document.text)));
+    let files = place.files(Path::new(TENANTS_FOLDER), "toml", &mut loaded.diagnostics);
+    for (file, text) in given.chain(files.into_iter().map(|file| (file, None))) {
+        let stem = file.file_stem().map(|stem| stem.to_string_lossy().into_owned());
+        if text.is_none() && stem.is_some_and(|stem| covers.contains(&stem)) {
+            loaded.diagnostics.push(documents::covered(&file));
+            continue;
+        }
+        let text = text.or_else(|| place.read(&file, FILE_BYTES_MAX, &mut loaded.diagnostics));
+        let Some(text) = text else {
             // What is not readable has a folder all the same.
             let stem = file.file_stem().map(|stem| stem.to_string_lossy().into_owned());
             lose(stem.clone(), loaded);
@@ -53,6 +65,12 @@ pub(crate) fn load(
         };
         let report = Report::new(SourceFile::new(file.clone(), text.as_str()));
         let read = report.parse(&text).map(|table| read(&report, &table, place.root, settings));
+        // A document with another name in its text is not that other tenant.
+        let stem = file.file_stem().map(|stem| stem.to_string_lossy());
+        let is_own = |name: &Located<String>| {
+            !report.source().is_document() || stem == Some(name.value.as_str().into())
+        };
+        let read = read.filter(|read| read.name.as_ref().is_none_or(is_own));
         let Some(ReadTenant { name: Some(name), tenant: Some(mut tenant) }) = read else {
             loaded.take(report);
             let stem = file.file_stem().map(|stem| stem.to_string_lossy().into_owned());
@@ -60,6 +78,10 @@ pub(crate) fn load(
             names.extend(stem.map(|stem| (stem, file)));
             continue;
         };
+        if !report.source().is_document() && covers.contains(&name.value) {
+            loaded.diagnostics.push(documents::covered(&file));
+            continue;
+        }
         check_name(&report, &name, &mut names);
         tenant.tools = transfer::tools(&report, &name, tenant.features.refer.as_ref(), settings);
         let folder = Path::new(TENANTS_FOLDER).join(&name.value);
@@ -82,6 +104,7 @@ pub(crate) fn load(
         }
     }
     check_folders(place.root, &names, loaded);
+    check_documents(place, &names, loaded);
     // Of two files with one name nobody knows which is meant.
     broken.extend(spoilt);
     lost.extend(built);
@@ -128,6 +151,15 @@ fn check_folders(root: &Path, names: &BTreeMap<String, PathBuf>, loaded: &mut Lo
         loaded
             .diagnostics
             .push(Diagnostic::new(Code::UnknownTenant, Severity::Error, &folder, problem).with_help(help));
+    }
+}
+
+/// Reports documents of the catalogue that belong to no tenant, so that nothing reads them.
+fn check_documents(place: Place<'_>, names: &BTreeMap<String, PathBuf>, loaded: &mut Loaded) {
+    for (tenant, document) in place.owners().filter(|(tenant, _)| !names.contains_key(*tenant)) {
+        let problem = format!("there is no tenant `{tenant}`, so nothing reads this document");
+        let found = Diagnostic::new(Code::UnknownTenant, Severity::Error, &document, problem);
+        loaded.diagnostics.push(found.with_help("add the tenant again, or delete the document"));
     }
 }
 

@@ -35,11 +35,11 @@ pub(crate) fn read(
     let known_as = table.get("name").and_then(|name| name.get_ref().as_str()).unwrap_or_default();
     let (nothing, kept) = (TenantGrants::default(), workspace.map(kept).unwrap_or_default());
     let grants = workspace.map(|workspace| workspace.tenants.get(known_as).unwrap_or(&nothing));
-    let paths = Paths {
-        report,
-        place: Place::on_disk(root),
-        reach: Reach::Tenant { name: known_as, grants, kept: &kept },
+    let reach = match report.source().is_document() {
+        true => Reach::Document { tenant: Some(known_as) },
+        false => Reach::Tenant { name: known_as, grants, kept: &kept },
     };
+    let paths = Paths { report, place: Place::on_disk(root), reach };
     let file = Section::open(report, table, 0..0, FILE.what, &FILE);
 
     // Tables come first: a key that landed in one of them is then not missed here.
@@ -94,7 +94,9 @@ fn check_name(report: &Report, name: &Located<String>) -> bool {
     }
     let file = report.source().file();
     let stem = file.file_stem().map(|stem| stem.to_string_lossy()).unwrap_or_default();
-    if stem != text {
+    if stem != text && report.source().is_document() {
+        report.error(Code::FileName, name.span.clone(), format!("the document `{stem}` has another `name`"));
+    } else if stem != text {
         report
             .warning(
                 Code::FileName,

@@ -11,6 +11,7 @@ use super::diagnose;
 use crate::agent::RESERVED;
 use crate::code::Code;
 use crate::diagnostic::Diagnostic;
+use crate::documents;
 use crate::json::JsonFile;
 use crate::place::Place;
 use crate::report::Report;
@@ -30,7 +31,7 @@ pub(crate) struct ReadToolkits {
 
 /// Reads `tools/*.json`.
 pub(crate) fn load(place: Place<'_>, settings: Option<&Settings>, loaded: &mut Loaded) -> ReadToolkits {
-    folder(place, Path::new(TOOLS_FOLDER), settings, loaded)
+    folder(place, Path::new(TOOLS_FOLDER), place.tools(None), settings, loaded)
 }
 
 /// Reads the tools of a tenant, which stand in for those of the workspace with the same name.
@@ -40,7 +41,8 @@ pub(crate) fn load_of_tenant(
     settings: Option<&Settings>,
     loaded: &mut Loaded,
 ) -> ReadToolkits {
-    folder(place, &tenant.join(TOOLS_FOLDER), settings, loaded)
+    let name = tenant.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
+    folder(place, &tenant.join(TOOLS_FOLDER), place.tools(Some(&name)), settings, loaded)
 }
 
 impl ToolkitFile {
@@ -53,9 +55,20 @@ impl ToolkitFile {
         let Some(text) = Place::on_disk(root).read(file, FILE_BYTES_MAX, &mut diagnostics) else {
             return Err((diagnostics, None));
         };
-        let report = Report::new(SourceFile::new(file.to_path_buf(), text.as_str()));
-        let settings = Workspace::load(root).settings;
-        let toolkit = read(&report, &text, settings.as_ref(), &Toolkits::new());
+        Self::parse(Workspace::load(root).settings.as_ref(), file, &text)
+    }
+
+    /// Reads the text of one document, which this path names.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open) has them.
+    pub fn parse(
+        settings: Option<&Settings>,
+        file: &Path,
+        text: &str,
+    ) -> Result<Self, (Vec<Diagnostic>, Option<SourceFile>)> {
+        let report = Report::new(SourceFile::new(file.to_path_buf(), text));
+        let toolkit = read(&report, text, settings, &Toolkits::new());
         let (source, diagnostics) = report.finish();
         match toolkit.filter(|_| !diagnostics.iter().any(Diagnostic::is_error)) {
             Some(toolkit) => Ok(Self { toolkit, source: Some(source) }),
@@ -64,7 +77,13 @@ impl ToolkitFile {
     }
 }
 
-fn folder(place: Place<'_>, folder: &Path, settings: Option<&Settings>, loaded: &mut Loaded) -> ReadToolkits {
+fn folder(
+    place: Place<'_>,
+    folder: &Path,
+    documents: Vec<documents::Read>,
+    settings: Option<&Settings>,
+    loaded: &mut Loaded,
+) -> ReadToolkits {
     let (mut sound, mut broken) = (Toolkits::new(), BTreeSet::new());
     for file in place.files(folder, "json", &mut loaded.diagnostics) {
         let stem = file.file_stem().map(|stem| stem.to_string_lossy().replace('-', "_"));
@@ -89,6 +108,29 @@ fn folder(place: Place<'_>, folder: &Path, settings: Option<&Settings>, loaded: 
     }
     // Of two documents with one name nobody knows which is meant.
     sound.retain(|name, _| !broken.contains(name));
+    // What the catalogue has under a name stands in for the file, whether it can be used or not.
+    for documents::Read { name, source, text } in documents {
+        if let Some(file) = sound.remove(&name) {
+            loaded.diagnostics.extend(file.source.map(|source| documents::covered(source.file())));
+        }
+        broken.remove(&name);
+        let report = Report::new(SourceFile::new(source, text.as_str()));
+        let toolkit = read(&report, &text, settings, &sound);
+        let is_named = |toolkit: &dalsegno_tools::Toolkit| toolkit.name() == name;
+        if toolkit.as_ref().is_some_and(|toolkit| !is_named(toolkit)) {
+            report.error(Code::FileName, 0..0, format!("the document `{name}` has another `name`"));
+        }
+        let is_broken = report.has_errors();
+        let source = loaded.take(report);
+        match toolkit.filter(|_| !is_broken) {
+            Some(toolkit) => {
+                sound.insert(name, ToolkitFile { toolkit, source: Some(source) });
+            }
+            None => {
+                broken.insert(name);
+            }
+        }
+    }
     ReadToolkits { sound, broken }
 }
 

@@ -32,4 +32,9 @@ impl ToolkitFile {
     pub fn name(&self) -> &str {
         self.toolkit.name()
     }
+
+    /// Says whether it is a document of a catalogue, and no file.
+    pub fn is_document(&self) -> bool {
+        self.source.as_ref().is_some_and(SourceFile::is_document)
+    }
 }

@@ -15,7 +15,6 @@ use crate::agent::tools::on_failure;
 use crate::agent::{AgentTools, callees, expressions, output};
 use crate::code::Code;
 use crate::section::{Located, Section, wrong_type};
-use crate::settings::{Paths, Reach};
 
 impl<'t> Reader<'t, '_> {
     pub(super) fn operation(&mut self, section: &Section<'t>) -> Option<PlanOperation> {
@@ -182,7 +181,7 @@ impl<'t> Reader<'t, '_> {
     }
 
     fn schema(&self, section: &Section<'t>) -> Option<Option<JsonSchema>> {
-        let paths = Paths { report: self.report, place: self.around.place, reach: Reach::Workspace };
+        let paths = self.around.paths(self.report);
         optional(section.has("schema"), output::schema(section, &paths))
     }
 
