@@ -300,6 +300,11 @@ pub(super) static RESULT: Shape = Shape {
             "The structured result; the hits of a memory search; the body of an HTTP answer.",
         ),
         Key::new("text", Form::Text, "The result as text; the answer of an agent."),
+        Key::new(
+            "replies",
+            Form::List(&Form::Table(&schema::REPLY)),
+            "Has the run of the agent be part of the case: what its models reply, in order; empty for an agent without a model.",
+        ),
         Key::new("status", Form::Integer(100, 599), "The status of an HTTP answer; 200 by default."),
         Key::new("error", Form::Text, "An error in the words of the tool, of the service or of the agent."),
         Key::new("fails", Form::Word(FAILURES), "Why there is no answer."),

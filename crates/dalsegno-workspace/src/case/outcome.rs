@@ -6,6 +6,7 @@ use toml::Spanned;
 use toml::de::DeValue;
 
 use super::keys::{ANSWER, FAILURES, RESULT, SAYS, SUBJECTS};
+use super::read::replies;
 use super::{Asked, CaseAnswer, CaseResult, Gives, Says};
 use crate::agent::json;
 use crate::code::Code;
@@ -72,13 +73,13 @@ fn check_http(section: &Section<'_>, named: &str) -> Option<()> {
 /// Reports a key that means nothing for this kind of request.
 fn check_keys(section: &Section<'_>, of: &Asked) {
     let (what, none): (&str, &[&str]) = match of {
-        Asked::Tool(_) => ("a tool", &["status"]),
+        Asked::Tool(_) => ("a tool", &["status", "replies"]),
         Asked::Memory(word) if word == "create" => {
-            ("a memory that is added to", &["returns", "text", "error", "status"])
+            ("a memory that is added to", &["returns", "text", "error", "status", "replies"])
         }
-        Asked::Memory(_) => ("a memory", &["text", "error", "status"]),
-        Asked::Http(_) => ("an HTTP request", &["error"]),
-        Asked::Mail(_) => ("a mail", &["returns", "text", "error", "status"]),
+        Asked::Memory(_) => ("a memory", &["text", "error", "status", "replies"]),
+        Asked::Http(_) => ("an HTTP request", &["error", "replies"]),
+        Asked::Mail(_) => ("a mail", &["returns", "text", "error", "status", "replies"]),
         Asked::Agent(_) => ("an agent", &["status"]),
     };
     for key in none {
@@ -93,16 +94,16 @@ fn check_keys(section: &Section<'_>, of: &Asked) {
 
 fn gives(section: &Section<'_>) -> Option<Gives> {
     let answers = ["returns", "text", "status"].iter().any(|key| section.has(key));
-    let kinds = [answers, section.has("error"), section.has("fails")];
+    let kinds = [answers, section.has("error"), section.has("fails"), section.has("replies")];
     if kinds.iter().filter(|kind| **kind).count() > 1 {
         section
             .report
             .error(
                 Code::InvalidValue,
                 section.span.clone(),
-                "a result is an answer, an error or a failure, not several of them",
+                "a result is an answer, an error, a failure or the run of an agent, not several of them",
             )
-            .help("keep `returns`, `text` and `status`, or `error`, or `fails`");
+            .help("keep `returns`, `text` and `status`, or `error`, or `fails`, or `replies`");
         return None;
     }
     if !section.has("fails")
@@ -112,6 +113,9 @@ fn gives(section: &Section<'_>) -> Option<Gives> {
             .report
             .error(Code::NoEffect, span, "`message` is that of a failure, and this result is none")
             .help("add `fails = \"…\"`, or remove it");
+    }
+    if let Some(replies) = replies(section) {
+        return Some(Gives::Run(replies));
     }
     if let Some(error) = section.string("error") {
         return Some(Gives::Error(error.value));

@@ -8,7 +8,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::keys::{CASE, FILE, FILE_TEXTS, HOLDS, MESSAGE, PROPERTY};
 use super::outcome::{answers, any, one_of, results};
-use super::{CaseResult, Draft, Message, Property, Replies, expect, form};
+use super::{CaseResult, Draft, Gives, Message, Property, Replies, expect, form};
 use crate::agent::json;
 use crate::code::Code;
 use crate::place::Place;
@@ -114,6 +114,11 @@ fn property(report: &Report, item: &Spanned<DeValue<'_>>, shared: &Shared) -> Op
     let ends = expect::ways(&section, "ends");
     // They answer every request that they fit, in each of the runs.
     let results = results(&section, true);
+    for result in results.iter().filter(|result| matches!(result.gives, Gives::Run(_))) {
+        report
+            .error(Code::NoEffect, result.span.clone(), "a property makes up what models reply")
+            .help("give the answer of the agent, `text` or `returns`, or nothing");
+    }
     Some(Draft { results, property: Some(Property { runs, ends }), ..begin(&section, shared)? })
 }
 
@@ -178,7 +183,7 @@ fn messages(section: &Section<'_>) -> Option<Vec<Message>> {
 }
 
 /// What the models reply, each as a script has it.
-fn replies(section: &Section<'_>) -> Option<Vec<Located<Value>>> {
+pub(super) fn replies(section: &Section<'_>) -> Option<Vec<Located<Value>>> {
     section.get("replies")?;
     let items = section.items("replies", "a list of tables").iter();
     let replies = items.filter_map(|item| {
