@@ -32,12 +32,12 @@ fn results(received: &Received) -> usize {
 }
 
 fn score(text: &str) -> Vec<Piece> {
-    vec![Piece::Call("risk_score", json!({ "text": text }))]
+    vec![Piece::Call("risk__score", json!({ "text": text }))]
 }
 
 fn record(risk: f64) -> Vec<Piece> {
     let arguments = json!({ "incident": "Checkout is down", "risk": risk, "decision": "escalate" });
-    vec![Piece::Call("risk_record", arguments)]
+    vec![Piece::Call("risk__record", arguments)]
 }
 
 /// A workspace with this many runs, whose model is this endpoint, and then other instructions.

@@ -5,7 +5,7 @@ use serde_json::Value;
 use toml::Spanned;
 use toml::de::DeValue;
 
-use super::keys::{ANSWER, FAILURES, RESULT, SAYS, SUBJECTS};
+use super::keys::{ANSWER, FAILURES, SAYS, SUBJECTS};
 use super::read::replies;
 use super::{Asked, CaseAnswer, CaseResult, Gives, Says};
 use crate::agent::json;
@@ -13,6 +13,7 @@ use crate::code::Code;
 use crate::names::list;
 use crate::report::Report;
 use crate::section::Section;
+use crate::shape::Shape;
 
 /// A value as it stands, as JSON.
 pub(super) fn any(section: &Section<'_>, key: &str) -> Option<Value> {
@@ -20,13 +21,18 @@ pub(super) fn any(section: &Section<'_>, key: &str) -> Option<Value> {
 }
 
 /// Reads `[[results]]`. Those of a whole file are used as often as they are asked for.
-pub(super) fn results(section: &Section<'_>, shared: bool) -> Vec<CaseResult> {
+pub(super) fn results(section: &Section<'_>, shared: bool, shape: &'static Shape) -> Vec<CaseResult> {
     let items = section.items("results", "a list of tables");
-    items.iter().filter_map(|item| result(section.report, item, shared)).collect()
+    items.iter().filter_map(|item| result(section.report, item, shared, shape)).collect()
 }
 
-fn result(report: &Report, item: &Spanned<DeValue<'_>>, shared: bool) -> Option<CaseResult> {
-    let section = Section::of(report, "results", item, RESULT.what, &RESULT)?;
+fn result(
+    report: &Report,
+    item: &Spanned<DeValue<'_>>,
+    shared: bool,
+    shape: &'static Shape,
+) -> Option<CaseResult> {
+    let section = Section::of(report, "results", item, shape.what, shape)?;
     let subject = one_of(&section, SUBJECTS)?;
     let named = match subject {
         "memory" => {
