@@ -276,7 +276,7 @@ fn a_run_of_a_session_knows_what_was_said_in_the_runs_before_it() {
     assert_eq!(note["found"][0]["source"], serde_json::json!({ "kind": "earlier", "of": "user" }));
     // The words say that it was said before this run.
     let said = workspace.dalsegno(&["why", "last", operation]);
-    assert!(said.contains("earlier"), "{said}");
+    assert!(said.contains("in what was said before this run, by mail.read, byte 32: "), "{said}");
 }
 
 #[test]
@@ -296,13 +296,12 @@ fn a_child_run_says_which_run_asked_it_and_the_parent_what_the_child_answered() 
          [[steps]]\ntool = \"desk.find\"\nwith = { who = \"{{steps.done}}\" }\n",
     );
     workspace.succeed(&["run", "boss", "cy@example.com"]);
-    let runs = workspace.json(&["runs", "--all"]);
-    let runs = runs.as_array().unwrap();
-    let id = |agent: &str| {
-        let run = runs.iter().find(|run| run["agent"] == agent).unwrap_or_else(|| panic!("{runs:#?}"));
-        run["run_id"].as_str().unwrap().to_owned()
+    let only = |args: &[&str]| {
+        let runs = workspace.json(&[&["runs"], args].concat());
+        runs[0]["run_id"].as_str().unwrap_or_else(|| panic!("{runs:#}")).to_owned()
     };
-    let (boss, payer) = (id("boss"), id("payer"));
+    let boss = only(&["--agent", "boss"]);
+    let payer = only(&["--parent", &boss]);
     let call = &operations(&workspace, &boss, "agent `payer`")[0];
     // The child: what its parent asked, by the parent's operation.
     let sent = &operations(&workspace, &payer, "tool `payments.send`")[0];
