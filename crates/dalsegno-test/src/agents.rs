@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use dalsegno_core::JsonSchema;
+use dalsegno_core::{EffectClass, JsonSchema};
 use dalsegno_workspace::{Agent, Catalogue, CatalogueTool, Diagnostic, InCode, Workspace};
 
 use crate::case::Case;
@@ -97,7 +97,7 @@ impl Agents {
     }
 
     /// Adds a tool that the program itself brings, as `EngineBuilder::tool` does: its description and the JSON Schema of its arguments.
-    /// It may not be repeated.
+    /// Both are in what `Tool::describe` returns. It may not be repeated, unless [`tool_class`](Self::tool_class) says otherwise.
     ///
     /// # Panics
     /// If the name is not one of a tool.
@@ -124,6 +124,19 @@ impl Agents {
         let tool = name.parse().ok().and_then(|name| self.tools.get_mut(&name));
         let Some(tool) = tool else { panic!("no tool `{name}` was added before its result") };
         tool.output_schema = Some(schema);
+        self
+    }
+
+    /// Says what may repeat of the calls of a tool that [`tool`](Self::tool) added.
+    ///
+    /// # Panics
+    /// If no tool of this name was added.
+    #[must_use]
+    #[track_caller]
+    pub fn tool_class(mut self, name: &str, class: EffectClass) -> Self {
+        let tool = name.parse().ok().and_then(|name| self.tools.get_mut(&name));
+        let Some(tool) = tool else { panic!("no tool `{name}` was added before its class") };
+        tool.declared = Some(class);
         self
     }
 

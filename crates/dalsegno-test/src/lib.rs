@@ -50,7 +50,7 @@ mod reply;
 mod run;
 
 pub use dalsegno_cases::{Made, Trajectory};
-pub use dalsegno_core::{FailureCode, RunErrorCode, Usage};
+pub use dalsegno_core::{EffectClass, FailureCode, RunErrorCode, Usage};
 pub use dalsegno_workspace::{Agent, Ends};
 pub use proptest;
 pub use serde_json::{Value, json};

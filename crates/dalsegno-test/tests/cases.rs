@@ -6,7 +6,7 @@ use std::time::Duration;
 use dalsegno_test::proptest::prelude::*;
 use dalsegno_test::proptest::test_runner::{TestError, TestRunner};
 use dalsegno_test::{
-    Agent, Agents, Case, Ends, FailureCode, Given, Person, Reply, RunErrorCode, assert_property,
+    Agent, Agents, Case, EffectClass, Ends, FailureCode, Given, Person, Reply, RunErrorCode, assert_property,
     assert_trajectory, expect, json,
 };
 
@@ -152,6 +152,18 @@ fn doubts_and_failures_are_outcomes_like_others() {
     let run = Agents::of(&waits).case("slow", "").run();
     assert_trajectory!(run, answer = "Good morning.");
     assert_eq!(run.waited(), Duration::from_hours(36));
+}
+
+#[test]
+fn what_only_reads_is_never_in_doubt() {
+    let finds = Agent::new("desk").model("default").instructions("x").allow("orders.find");
+    let check = |class| {
+        let agents = agents().with(&finds).tool_class("orders.find", class);
+        agents.case("desk", "Where is order 7?").check(&expect!(always = ["asks.length == 0"]))
+    };
+    assert!(check(EffectClass::Read).is_ok());
+    let broken = check(EffectClass::Unsafe).unwrap_err().to_string();
+    assert!(broken.contains("fails = \"indeterminate\""), "{broken}");
 }
 
 #[test]
