@@ -198,6 +198,16 @@ impl Cassette {
         format!("{head}\n{}", self.lines())
     }
 
+    /// How many pieces of news it has: outcomes, gates, and answers at gates.
+    pub fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    /// Says whether nothing was asked in the run.
+    pub fn is_empty(&self) -> bool {
+        self.records.is_empty()
+    }
+
     /// The agent whose run it is.
     pub fn agent(&self) -> &AgentName {
         &self.head.agent

@@ -1,15 +1,19 @@
 //! The fold: the core, with a case in the place of the world. Nothing is read, written, started or waited for.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::mem::{replace, take};
+use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use dalsegno_core::{
-    AgentAction, AgentConfig, AgentRequest, AgentState, Answer, Event, Failure, FailureCode, Gate, GateState,
-    News, OnIndeterminate, Operation, OperationId, Outcome, ReplyPart, Request, RunId, Timestamp, ToolChoice,
-    execute_agent_step,
+    AgentAction, AgentCall, AgentConfig, AgentRequest, AgentResponse, AgentReturn, AgentState, Answer, Event,
+    Failure, FailureCode, Gate, GateState, News, OnIndeterminate, Operation, OperationId, Outcome, ReplyPart,
+    Request, RunId, Timestamp, ToolChoice, execute_agent_step,
 };
 use dalsegno_models::{CompletionRequest, Retry, ScriptModel, Scripted, judge_output};
-use dalsegno_workspace::{Case, Message, Replies};
+use dalsegno_workspace::{Case, Located, Message, Replies};
+use serde_json::Value;
 
 use crate::asked::{Kind, Question};
 use crate::cassette::{self, Cassette, Playback};
@@ -30,17 +34,29 @@ const RUN: RunId = RunId::from_bytes([0xca; 16]);
 /// The session of all cases, unless a cassette says otherwise.
 const SESSION: &str = "case";
 
+/// How deep child runs may be, as in a shell.
+const DEPTH_MAX: usize = 8;
+
 /// Most events of a case: far more than the limits of a run allow.
 const EVENTS_MAX: usize = 200_000;
 
 /// A case while it is folded.
 pub(crate) struct Folding<'c> {
     case: &'c Case,
+    /// What the cases of the agent share.
+    root: &'c Prepared,
+    /// The same of the agent whose run is folded: that of the case, or of a child run.
     prepared: &'c Prepared,
     world: World<'c>,
     tape: Option<Playback<'c>>,
     /// What makes up the outcomes of a property.
     inventor: Option<Inventor<'c>>,
+    /// The child run that is folded, where it is one.
+    below: Option<Below>,
+    /// The child runs that wait for a person, with what that person is asked.
+    waiting: BTreeMap<OperationId, Vec<String>>,
+    /// What the case gives to child runs and they never asked for.
+    left: Vec<(String, Range<usize>)>,
     /// The replies that the case itself writes, as a script; those of a script file are shared.
     written: Result<ScriptModel, String>,
     /// How many of them were given.
@@ -48,21 +64,38 @@ pub(crate) struct Folding<'c> {
     pub(crate) trajectory: Trajectory,
     /// The gates of which it is noted that people were asked.
     noted: BTreeSet<(OperationId, usize)>,
+    /// When the run began.
+    began: Timestamp,
     /// The operations to which a person has agreed.
     approved: BTreeSet<OperationId>,
     now: Timestamp,
     events: usize,
 }
 
+/// What is given to a child run alone.
+struct Below {
+    /// What its models reply.
+    script: ScriptModel,
+    /// How many of them were given.
+    said: usize,
+    /// How many runs are above it.
+    depth: usize,
+}
+
 impl<'c> Folding<'c> {
     pub(crate) fn new(case: &'c Case, prepared: &'c Prepared, tape: Option<&'c Cassette>) -> Self {
         Self {
             case,
+            root: prepared,
             prepared,
             world: World::new(&case.draft),
+            began: tape.map_or(BEGINNING, Cassette::started),
             now: tape.map_or(BEGINNING, Cassette::started),
             tape: tape.map(Cassette::play),
             inventor: None,
+            below: None,
+            waiting: BTreeMap::new(),
+            left: Vec::new(),
             approved: BTreeSet::new(),
             written: written(case),
             said: 0,
@@ -84,7 +117,13 @@ impl<'c> Folding<'c> {
 
     /// Folds the case to its end, or to where it cannot continue.
     pub(crate) fn fold(&mut self) -> Result<(), Trouble> {
-        let mut state = self.begin()?;
+        let state = self.begin()?;
+        self.fold_from(state)
+    }
+
+    /// Folds a run from this state.
+    fn fold_from(&mut self, state: AgentState) -> Result<(), Trouble> {
+        let mut state = state;
         let config = &self.prepared.config;
         loop {
             let before = state.step();
@@ -104,8 +143,12 @@ impl<'c> Folding<'c> {
             let went_on = self.answer_all(&mut state)?;
             self.trajectory.usage = state.usage();
             if !went_on && !state.is_ready() {
-                let questions = state.pending().iter().filter(|pending| pending.outcome.is_none());
-                let questions = questions.filter_map(|pending| pending.operation.question()).collect();
+                let open = state.pending().iter().filter(|pending| pending.outcome.is_none());
+                let questions = open.flat_map(|pending| {
+                    let below = self.waiting.get(&pending.operation.id).into_iter().flatten().cloned();
+                    pending.operation.question().into_iter().chain(below)
+                });
+                let questions = questions.collect();
                 self.end(End::Suspended(questions));
                 return Ok(());
             }
@@ -116,17 +159,19 @@ impl<'c> Folding<'c> {
         if let Some(response) = end.response() {
             self.trajectory.usage = response.usage;
         }
+        self.trajectory.waited =
+            Duration::from_millis(self.now.as_millis().saturating_sub(self.began.as_millis()));
         self.trajectory.end = Some(end);
     }
 
     /// What the case gives and the run has not asked for.
-    pub(crate) fn unused(&self) -> Vec<(String, std::ops::Range<usize>)> {
+    pub(crate) fn unused(&self) -> Vec<(String, Range<usize>)> {
         let replies = match &self.case.draft.replies {
             Replies::Written(replies) => replies.get(self.said as usize..).unwrap_or_default(),
             Replies::Script(_) => &[],
         };
         let replies = replies.iter().map(|reply| ("a reply of the model".to_owned(), reply.span.clone()));
-        self.world.unused().chain(replies).collect()
+        self.world.unused().chain(replies).chain(self.left.clone()).collect()
     }
 
     /// The first state, with the conversation before it.
@@ -186,6 +231,7 @@ impl<'c> Folding<'c> {
                 question: cassette::question(&self.prepared.config, state, operation),
                 is_part: pending.parent.is_some(),
                 people: Vec::new(),
+                run: None,
                 outcome: None,
             });
         }
@@ -200,7 +246,8 @@ impl<'c> Folding<'c> {
     /// Answers all that can be answered now; says whether anything was.
     fn answer_all(&mut self, state: &mut AgentState) -> Result<bool, Trouble> {
         let open = state.pending().iter().filter(|pending| pending.outcome.is_none());
-        let open: Vec<Operation> = open.map(|pending| pending.operation.clone()).collect();
+        let open = open.map(|pending| pending.operation.clone());
+        let open: Vec<Operation> = open.filter(|one| !self.waiting.contains_key(&one.id)).collect();
         let mut went_on = false;
         for operation in open {
             self.events += 1;
@@ -219,7 +266,7 @@ impl<'c> Folding<'c> {
                         self.note_call(state, &operation, false);
                         None
                     }
-                    GateState::Open | GateState::Answered => Some(self.perform(state, &operation)?),
+                    GateState::Open | GateState::Answered => self.perform(state, &operation)?,
                 },
             };
             if let Some(event) = event {
@@ -278,10 +325,17 @@ impl<'c> Folding<'c> {
         Ok(Some(Event::answer(self.now, operation.id, answer)))
     }
 
-    /// What comes of an operation.
-    fn perform(&mut self, state: &AgentState, operation: &Operation) -> Result<Event, Trouble> {
+    /// What comes of an operation; nothing where a child run waits for a person.
+    fn perform(&mut self, state: &AgentState, operation: &Operation) -> Result<Option<Event>, Trouble> {
         self.note_call(state, operation, true);
         let question = cassette::question(&self.prepared.config, state, operation);
+        if let Request::AgentCall(call) = &operation.request
+            && let Some(replies) = self.world.run_of(&question)
+        {
+            let outcome = self.child(state, operation, call, replies)?;
+            let outcome = outcome.map(|outcome| self.got(operation, outcome));
+            return Ok(outcome.map(|outcome| Event::outcome(self.now, operation.id, outcome)));
+        }
         let outcome = match &operation.request {
             Request::ModelCompletion(_) => self.reply(state, operation)?,
             Request::Timer(timer) => {
@@ -298,7 +352,7 @@ impl<'c> Folding<'c> {
                     if let News::Outcome { outcome, .. } = &event.news {
                         self.got(operation, outcome.clone());
                     }
-                    return Ok(event);
+                    return Ok(Some(event));
                 }
                 None => match self.inventor.as_mut().and_then(|one| one.result(&question, operation)) {
                     Some(made) => world::outcome(&made, operation, &self.prepared.config)?,
@@ -313,10 +367,91 @@ impl<'c> Folding<'c> {
                 Outcome::Failed(failure) => failure.message,
                 _ => String::new(),
             };
-            return Ok(Event::gated(self.now, operation.id, Gate::InDoubt { reason }));
+            return Ok(Some(Event::gated(self.now, operation.id, Gate::InDoubt { reason })));
         }
         let outcome = self.got(operation, outcome);
-        Ok(Event::outcome(self.now, operation.id, outcome))
+        Ok(Some(Event::outcome(self.now, operation.id, outcome)))
+    }
+
+    /// Folds the run of another agent, with what the case gives it: its replies are its own, and all else is given to both. Nothing
+    /// comes of it yet where it waits for a person.
+    fn child(
+        &mut self,
+        state: &AgentState,
+        operation: &Operation,
+        call: &AgentCall,
+        replies: &'c [Located<Value>],
+    ) -> Result<Option<Outcome>, Trouble> {
+        let name = &call.agent;
+        let Some(prepared) = self.root.agents.get(name) else {
+            return Err(Trouble::Defect(format!("there is no agent `{name}`")));
+        };
+        let depth = self.below.as_ref().map_or(1, |below| below.depth + 1);
+        if depth > DEPTH_MAX {
+            let message = format!("a run of `{name}` would be the child of {DEPTH_MAX} others");
+            return Ok(Some(Outcome::Failed(Failure::new(FailureCode::LimitExceeded, message))));
+        }
+        let values: Vec<Value> = replies.iter().map(|reply| reply.value.clone()).collect();
+        let script = ScriptModel::of_replies(name.as_str(), &values);
+        let script = script.map_err(|error| Trouble::Source(error.to_string()))?;
+        let request = AgentRequest {
+            data: call.data.clone(),
+            tenant: self.case.draft.tenant.clone(),
+            user: self.case.draft.user.clone(),
+            tenant_settings: self.case.tenant_settings.clone(),
+            called_by: Some(self.prepared.config.name.clone()),
+            ..AgentRequest::text(&call.text)
+        };
+        let run = RunId::from_bytes(*operation.id.as_bytes());
+        let mut begun = AgentState::start(run, request, self.now)
+            .in_session(state.session_name())
+            .within(call.budget)
+            .sharing(state.session());
+        if state.asks_effects() {
+            begun = begun.asking_effects();
+        }
+        let below = Some(Below { script, said: 0, depth });
+        let above = (
+            replace(&mut self.prepared, prepared),
+            replace(&mut self.below, below),
+            take(&mut self.trajectory),
+        );
+        let folded = self.fold_from(begun);
+        self.prepared = above.0;
+        let said = replace(&mut self.below, above.1).map_or(0, |below| below.said);
+        let trajectory = replace(&mut self.trajectory, above.2);
+        self.trajectory.asks.extend(trajectory.asks.iter().cloned());
+        let (end, usage) = (trajectory.end.clone(), trajectory.usage);
+        if let Some(done) = self.trajectory.done(operation.id) {
+            done.run = Some(Box::new(trajectory));
+        }
+        folded?;
+        if let Some(reply) = replies.get(said) {
+            self.left.push((format!("a reply of the model of `{name}`"), reply.span.clone()));
+        }
+        match end {
+            Some(End::Ended(response)) => {
+                let AgentResponse { status, answer, output, error, writes, .. } = *response;
+                Ok(Some(Outcome::AgentReturned(AgentReturn {
+                    run,
+                    status,
+                    answer,
+                    output,
+                    error,
+                    usage,
+                    writes,
+                })))
+            }
+            Some(End::Suspended(questions)) => {
+                self.waiting.insert(operation.id, questions);
+                Ok(None)
+            }
+            Some(End::HandedOff(handoff)) => Err(Trouble::Source(format!(
+                "the run of `{name}` hands over to `{}`: give its answer instead, `text` or `returns`",
+                handoff.target
+            ))),
+            None => Err(Trouble::Defect(format!("the run of `{name}` has no end"))),
+        }
     }
 
     /// Notes the call of a tool or of an agent. A model calls the memory as a tool, too.
@@ -367,6 +502,15 @@ impl<'c> Folding<'c> {
 
     fn miss(&self, question: &Question, state: &AgentState, operation: &Operation) -> Trouble {
         let mut missing = missing(&self.world, question, operation, &self.prepared.config, state.step());
+        if self.below.is_some() {
+            let name = &self.prepared.config.name;
+            missing.asked += &format!(" in the run of `{name}`");
+            if question.kind == Kind::Model {
+                missing.write = format!(
+                    "replies = [{{ text = \"…\" }}]\nas another reply in the result of the agent `{name}`"
+                );
+            }
+        }
         if let Some(recorded) = self.tape.as_ref().and_then(|tape| tape.nearest(question)) {
             (missing.nearest, missing.span) = (Some(recorded), None);
         }
@@ -400,6 +544,13 @@ impl<'c> Folding<'c> {
                 let script = ScriptModel::of_replies(&self.case.draft.name.value, &[value]);
                 invented = script.map_err(|error| Trouble::Defect(error.to_string()))?;
                 (&invented, 0)
+            }
+            _ if let Some(below) = &mut self.below => {
+                if below.said >= below.script.len() {
+                    return Ok(None);
+                }
+                below.said += 1;
+                (&below.script, below.said as u64 - 1)
             }
             Replies::Script(file) => {
                 (self.prepared.script(file).map_err(Trouble::Source)?, request.transcript.replies())

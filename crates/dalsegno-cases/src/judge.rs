@@ -168,7 +168,9 @@ fn calls(expect: &Expectations, made: &[Made]) -> Option<Failure> {
 }
 
 fn never(expect: &Expectations, trajectory: &Trajectory) -> Option<Failure> {
-    let asked = || trajectory.steps.iter().flat_map(|step| &step.operations);
+    // What must never be called is not called by another agent either.
+    let runs = trajectory.runs();
+    let asked = || runs.iter().flat_map(|run| &run.steps).flat_map(|step| &step.operations);
     let named = expect.never_calls.iter().find_map(|pattern| {
         let found = asked()
             .find(|done| done.question.called().parse().is_ok_and(|tool| pattern.value.matches(&tool)))?;
@@ -177,7 +179,7 @@ fn never(expect: &Expectations, trajectory: &Trajectory) -> Option<Failure> {
         Some(Failure::new("never_calls", pattern, message))
     });
     named.or_else(|| {
-        let calls = trajectory.calls.iter();
+        let calls = runs.iter().flat_map(|run| &run.calls);
         calls.filter_map(|made| Some((made, made.tool.parse().ok()?))).find_map(|(made, tool)| {
             expect
                 .never

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use dalsegno_core::{AgentConfig, Toolbox};
+use dalsegno_core::{AgentConfig, AgentName, Toolbox};
 use dalsegno_models::{Schemas, ScriptModel};
 
 /// What the cases of one agent share.
@@ -13,6 +13,8 @@ pub(crate) struct Prepared {
     pub(crate) config: Arc<AgentConfig>,
     pub(crate) schemas: Schemas,
     pub(crate) toolbox: Arc<Toolbox>,
+    /// The agents whose runs are part of some case.
+    pub(crate) agents: BTreeMap<AgentName, Self>,
     scripts: Arc<Scripts>,
 }
 
@@ -25,7 +27,17 @@ impl Prepared {
             schemas: Schemas::compile(&config.tools),
             toolbox: Arc::new(config.tools.clone()),
             config: Arc::clone(config),
+            agents: BTreeMap::new(),
             scripts: Arc::clone(scripts),
+        }
+    }
+
+    /// Adds the agents whose runs are part of a case.
+    pub(crate) fn add(&mut self, agents: &BTreeMap<AgentName, Arc<AgentConfig>>) {
+        for (name, config) in agents {
+            if !self.agents.contains_key(name) {
+                self.agents.insert(name.clone(), Self::new(config, &self.scripts));
+            }
         }
     }
 

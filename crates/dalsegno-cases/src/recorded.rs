@@ -1,5 +1,6 @@
 //! A case that plays a cassette, as text.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -40,7 +41,7 @@ impl Cassette {
             property: None,
         };
         let tenant_settings = request.tenant_settings.clone();
-        let case = Case { draft, config: Arc::clone(config), tenant_settings };
+        let case = Case { draft, config: Arc::clone(config), tenant_settings, agents: BTreeMap::new() };
         let prepared = Prepared::new(config, &Arc::default());
         let mut folding = Folding::new(&case, &prepared, Some(self));
         folding.fold().map_err(|trouble| judge::troubled(trouble).message)?;

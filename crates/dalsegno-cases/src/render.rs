@@ -1,6 +1,6 @@
 //! A trajectory as text: what a snapshot holds and a reader compares.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 
 use dalsegno_core::{
     AgentResponse, Answer, Attachment, Entry, Failure, ModelCompletion, Outcome, Purpose, Reading, ReplyPart,
@@ -13,6 +13,12 @@ use crate::trajectory::{Done, End, StepTaken, Trajectory};
 
 /// The longest line of JSON; what is longer has a line for each of its parts.
 const WIDTH: usize = 100;
+
+impl fmt::Display for Trajectory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&trajectory(self))
+    }
+}
 
 /// A trajectory as text. It has no ids and no times: two runs that do the same have the same text.
 pub(crate) fn trajectory(trajectory: &Trajectory) -> String {
@@ -44,6 +50,9 @@ fn operation(done: &Done, text: &mut String) {
     entry(word, &asked(&done.question), text);
     for said in &done.people {
         entry("then", said, text);
+    }
+    if let Some(run) = &done.run {
+        entry("run", &trajectory(run), text);
     }
     match &done.outcome {
         Some(outcome) => entry("got", &outcome_text(outcome), text),

@@ -96,7 +96,8 @@ impl<'w> Suite<'w> {
         let scripts = Arc::new(scripts);
         let mut prepared = BTreeMap::new();
         for case in all() {
-            prepared.entry(key(case)).or_insert_with(|| Prepared::new(&case.config, &scripts));
+            let prepared = prepared.entry(key(case)).or_insert_with(|| Prepared::new(&case.config, &scripts));
+            prepared.add(&case.agents);
         }
         (Self { root, files: &cases.files, prepared, cassettes }, found)
     }

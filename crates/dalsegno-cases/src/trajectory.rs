@@ -1,6 +1,7 @@
 //! What happened in a case, step by step.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use dalsegno_core::{AgentConfig, AgentResponse, Handoff, OperationId, Outcome, Usage};
 use dalsegno_workspace::Ends;
@@ -8,7 +9,8 @@ use serde_json::{Map, Value, json};
 
 use crate::asked::Question;
 
-/// What happened in a case.
+/// What happened in a case. As text it is what a snapshot holds: without ids and times, so that two runs that do the same have the
+/// same text.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Trajectory {
     /// The steps, in order; what was decided after the last request has a step of its own, without operations.
@@ -23,6 +25,8 @@ pub struct Trajectory {
     pub end: Option<End>,
     /// What it used.
     pub usage: Usage,
+    /// How long it waited for timers, and, where it plays a cassette, for what was recorded. No clock is read.
+    pub waited: Duration,
 }
 
 /// A call that took place.
@@ -57,6 +61,8 @@ pub struct Done {
     pub is_part: bool,
     /// What people were asked about it and what they said, in order.
     pub people: Vec<String>,
+    /// The run of another agent that it asked for, where that is part of the case.
+    pub run: Option<Box<Trajectory>>,
     /// What came of it.
     pub outcome: Option<Outcome>,
 }
@@ -99,7 +105,7 @@ impl End {
 impl Done {
     /// An operation that was asked for.
     pub fn new(id: OperationId, question: Question, is_part: bool, outcome: Option<Outcome>) -> Self {
-        Self { id, question, is_part, people: Vec::new(), outcome }
+        Self { id, question, is_part, people: Vec::new(), run: None, outcome }
     }
 }
 
@@ -127,6 +133,15 @@ impl Trajectory {
             ("tokens", self.usage.tokens().into()),
         ];
         values.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    }
+
+    /// This run and all runs of other agents in it.
+    pub(crate) fn runs(&self) -> Vec<&Self> {
+        let mut runs = vec![self];
+        let below =
+            self.steps.iter().flat_map(|step| &step.operations).filter_map(|done| done.run.as_deref());
+        below.for_each(|run| runs.extend(run.runs()));
+        runs
     }
 
     /// The operation, where it was asked for.

@@ -7,7 +7,7 @@ use dalsegno_core::{
     Outcome, Request, RunError, RunErrorCode, RunId, Status, ToolReturn, Usage,
 };
 use dalsegno_models::{Schemas, judge_result};
-use dalsegno_workspace::{Asked, CaseAnswer, CaseResult, Draft, Gives, Says};
+use dalsegno_workspace::{Asked, CaseAnswer, CaseResult, Draft, Gives, Located, Says};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -49,6 +49,30 @@ impl<'c> World<'c> {
             given.used = true;
             given.result
         })
+    }
+
+    /// What the models of an agent reply, where its run is part of the case.
+    pub(crate) fn run_of(&mut self, question: &Question) -> Option<&'c [Located<Value>]> {
+        let is_run = |result: &CaseResult| matches!(result.gives, Gives::Run(_));
+        // Another result that comes first answers for it.
+        let next = self
+            .own
+            .iter_mut()
+            .find(|given| (!given.used || given.result.repeat) && fits(given.result, question));
+        let result = match next {
+            Some(given) if is_run(given.result) => {
+                given.used = true;
+                given.result
+            }
+            Some(_) => return None,
+            None => {
+                self.shared.iter().find(|result| fits(result, question)).filter(|result| is_run(result))?
+            }
+        };
+        match &result.gives {
+            Gives::Run(replies) => Some(replies),
+            Gives::Answer { .. } | Gives::Error(_) | Gives::Fails { .. } => None,
+        }
     }
 
     /// The result of the whole file that answers a request.
@@ -143,6 +167,7 @@ pub(crate) fn outcome(
     let (returns, text, status) = match &result.gives {
         Gives::Fails { code, message } => return Ok(Outcome::Failed(Failure::new(*code, message.clone()))),
         Gives::Error(error) => return Ok(error_of(operation, error)),
+        Gives::Run(_) => return Err(Trouble::Defect("the run of an agent is folded".to_owned())),
         Gives::Answer { returns, text, status } => (returns.clone(), text.clone(), *status),
     };
     Ok(match &operation.request {

@@ -175,6 +175,8 @@ pub(crate) enum Error {
     EvalStopped { message: String },
     #[error("no case can be made of run {run}: {why}")]
     NotACase { run: String, why: String },
+    #[error("`{}` is there already and no cassette of a run", path.display())]
+    NoCassette { path: PathBuf },
     #[error("`{tool}` is {why}, and you have not agreed to it")]
     NotAgreed { tool: String, why: String },
     #[error(transparent)]
@@ -416,6 +418,7 @@ impl Error {
             Self::Backup(dalsegno_store::BackupError::Target { .. }) => bad_input("unwritable"),
             Self::Backup(_) => failed("backup").with_help("examine the journal with `dalsegno doctor`"),
             Self::NotACase { .. } => bad_input("not_a_case"),
+            Self::NoCassette { .. } => bad_input("not_a_cassette").with_help("name another file, or remove this one"),
             Self::NotAgreed { .. } => bad_input("not_agreed").with_help("agree with `--yes`"),
             Self::UnknownEntity { name, known } => {
                 let class = bad_input("unknown_entity");

@@ -10,25 +10,21 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::pin;
 
-use dalsegno_core::{Digest, ModelReply, ReplyPart, RunId, Validation, digest_json};
+use dalsegno_core::ModelReply;
 use dalsegno_history::{ChangedCompletion, HistoryError, Journal, Sent};
-use dalsegno_statistics::{Comparison as Statistics, Interval, Pairs, Sample, Verdict};
 use dalsegno_store::RunSummary;
 use dalsegno_workspace::Workspace;
 use futures::{StreamExt as _, stream};
 use serde::Serialize;
-use serde_json::Value;
 
 use crate::candidate::{Candidate, Subject};
+use crate::decision::{Conclusion, Count, Decision, Departure, Measured};
 
 /// Pairs of requests that are under way at the same time.
-const AT_ONCE: usize = 8;
+pub(crate) const AT_ONCE: usize = 8;
 
 /// What a request to a model is called in a report.
 const TO_A_MODEL: &str = "model completion";
-
-/// Decisions that are told as examples.
-const EXAMPLES: usize = 20;
 
 /// Sends requests to models.
 pub trait Asker: Sync {
@@ -76,158 +72,6 @@ pub struct Forced {
     pub examples: Vec<Departure>,
     /// Requests that got no reply, by reason.
     pub failed: BTreeMap<String, u64>,
-}
-
-/// What is known about the decisions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Conclusion {
-    /// Models decide otherwise since the change.
-    Differs,
-    /// If they do, then in fewer cases than count.
-    Same,
-    /// So many requests do not tell.
-    Inconclusive,
-}
-
-/// How often decisions depart from the recorded ones, before and after the change.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Measured {
-    /// The share that departs when the recorded request is sent again: the noise.
-    pub before: Rate,
-    /// The share that departs when the changed request is sent.
-    pub now: Rate,
-    /// What the difference of the two may be.
-    pub difference: Interval,
-    /// The smallest difference that so many pairs show in four of five cases; `None` where they would show none.
-    pub visible: Option<f64>,
-    /// What it comes to.
-    pub conclusion: Conclusion,
-}
-
-/// A share, and what it may truly be.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Rate {
-    /// What was observed.
-    pub share: f64,
-    /// What it may truly be.
-    pub interval: Interval,
-}
-
-/// A decision that departs from the recorded one, since the change.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Departure {
-    /// The run.
-    #[serde(rename = "run_id")]
-    pub run: RunId,
-    /// The step.
-    pub step: u64,
-    /// What was recorded.
-    pub recorded: String,
-    /// What the model decides now.
-    pub now: String,
-}
-
-/// How sure a conclusion is. Tools and arguments are judged apart, so each has half of the error.
-const CONFIDENCE: f64 = 0.95;
-
-/// What a model decided: the calls that it wants, or its structured answer.
-#[derive(Debug, Clone, PartialEq)]
-struct Decision {
-    /// Names and arguments, by their digests: it does not matter which of several calls is named first.
-    calls: Vec<(String, Digest, Value)>,
-    answer: Option<Value>,
-}
-
-impl Decision {
-    fn of(reply: &ModelReply) -> Self {
-        let call = |part: &ReplyPart| match part {
-            ReplyPart::Call(call) => {
-                let arguments = serde_json::from_str(&call.arguments);
-                let arguments = arguments.unwrap_or_else(|_| Value::String(call.arguments.clone()));
-                Some((call.name.clone(), digest_json(&arguments), arguments))
-            }
-            ReplyPart::Text(_) | ReplyPart::Opaque { .. } => None,
-        };
-        let mut calls: Vec<(String, Digest, Value)> = reply.parts.iter().filter_map(call).collect();
-        calls.sort_by(|one, other| (&one.0, one.1).cmp(&(&other.0, other.1)));
-        let answer = match &reply.output {
-            Some(Validation::Valid { arguments }) => Some(arguments.clone()),
-            _ => None,
-        };
-        Self { calls, answer }
-    }
-
-    fn has_tools_of(&self, other: &Self) -> bool {
-        self.calls.iter().map(|call| &call.0).eq(other.calls.iter().map(|call| &call.0))
-    }
-
-    fn in_words(&self) -> String {
-        match (&self.calls[..], &self.answer) {
-            ([], None) => "answers in text".to_owned(),
-            ([], Some(answer)) => format!("answers {answer}"),
-            (calls, _) => {
-                let calls: Vec<String> =
-                    calls.iter().map(|(name, _, with)| format!("{name} {with}")).collect();
-                format!("calls {}", calls.join(", "))
-            }
-        }
-    }
-}
-
-/// The pairs so far.
-#[derive(Default)]
-struct Count {
-    tools: Pairs,
-    arguments: Pairs,
-    /// How many decisions departed: tools before and now, arguments before and now.
-    departed: [u64; 4],
-}
-
-impl Count {
-    fn add(&mut self, recorded: &Decision, before: &Decision, now: &Decision) {
-        let tools = (before.has_tools_of(recorded), now.has_tools_of(recorded));
-        let all = (before == recorded, now == recorded);
-        self.tools.add(tools.0, tools.1);
-        self.arguments.add(all.0, all.1);
-        for (count, kept) in self.departed.iter_mut().zip([tools.0, tools.1, all.0, all.1]) {
-            *count += u64::from(!kept);
-        }
-    }
-
-    fn measured(&self, smallest: f64) -> (Measured, Measured) {
-        let statistics = Statistics { confidence: f64::midpoint(1.0, CONFIDENCE), smallest };
-        let measured = |pairs: &Pairs, before: u64, now: u64| {
-            let rate = |departed: u64| {
-                let sample = Sample::of_trials(departed, pairs.count());
-                let share = sample.mean().unwrap_or_default();
-                Rate { share, interval: sample.interval(CONFIDENCE) }
-            };
-            let kept = statistics.interval(pairs);
-            Measured {
-                before: rate(before),
-                now: rate(now),
-                // The pairs count what is kept; what departs is the other way round.
-                difference: Interval { low: -kept.high, high: -kept.low },
-                visible: statistics.visible(pairs),
-                conclusion: match statistics.judge(pairs) {
-                    Verdict::Better | Verdict::Worse => Conclusion::Differs,
-                    Verdict::Equal => Conclusion::Same,
-                    Verdict::Inconclusive => Conclusion::Inconclusive,
-                },
-            }
-        };
-        let [tools_before, tools_now, before, now] = self.departed;
-        (measured(&self.tools, tools_before, tools_now), measured(&self.arguments, before, now))
-    }
-}
-
-fn concluded(tools: Conclusion, arguments: Conclusion) -> Conclusion {
-    match (tools, arguments) {
-        (Conclusion::Differs, _) | (_, Conclusion::Differs) => Conclusion::Differs,
-        (Conclusion::Same, Conclusion::Same) => Conclusion::Same,
-        _ => Conclusion::Inconclusive,
-    }
 }
 
 /// The requests that have changed.
@@ -329,7 +173,7 @@ pub async fn force(
                 forced.note(request, &recorded, &now);
             }
             (forced.tools, forced.arguments) = count.measured(limits.smallest);
-            forced.conclusion = concluded(forced.tools.conclusion, forced.arguments.conclusion);
+            forced.conclusion = forced.tools.conclusion.and(forced.arguments.conclusion);
         } else {
             failures += 1;
         }
@@ -355,14 +199,6 @@ impl Forced {
     }
 
     fn note(&mut self, request: &ChangedCompletion, recorded: &Decision, now: &Decision) {
-        let departure = Departure {
-            run: request.run,
-            step: request.step,
-            recorded: recorded.in_words(),
-            now: now.in_words(),
-        };
-        if self.examples.len() < EXAMPLES && !self.examples.contains(&departure) {
-            self.examples.push(departure);
-        }
+        Departure::note(&mut self.examples, (request.run, request.step), recorded, now);
     }
 }

@@ -12,21 +12,23 @@
 
 mod candidate;
 mod cause;
+mod decision;
 mod edit;
 mod explain;
 mod explainer;
 mod forced;
 mod gate;
+mod live;
 mod minimise;
 mod report;
 mod variants;
 mod version;
 
 pub use cause::Cause;
+pub use decision::{Conclusion, Departure, Measured, Rate};
 pub use edit::{Changed, Edit};
-pub use forced::{
-    Asker, ChangedRequests, Conclusion, Departure, Forced, Limits, Measured, Rate, changed_requests, force,
-};
+pub use forced::{Asker, ChangedRequests, Forced, Limits, changed_requests, force};
 pub use gate::{Base, Comparison, Past, Progress};
+pub use live::{Forked, Forks, Live, Reader, Whose, forks, live};
 pub use report::{ChangedRun, Course, GateReport, Group, NotCompared, Reason};
 pub use version::Version;

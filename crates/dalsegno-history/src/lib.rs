@@ -67,4 +67,6 @@ pub use waiting::{WaitingOperation, waiting};
 pub use walk::{Ending, OperationOutline, Outline, Scene, Standing, StepOutline, Stop, Walk};
 pub use what_if::{Next, WhatIf, what_if};
 pub use why::{Author, Edited, Found, Provenance, Source, TemplateRead, Traced, TracedPart};
-pub use with_config::{ChangedCompletion, ChangedRequest, ConfigReport, RecordedRun, Sent};
+pub use with_config::{
+    Answered, Branch, ChangedCompletion, ChangedRequest, ConfigReport, Parting, RecordedRun, Sent,
+};

@@ -114,6 +114,41 @@ enum Wanted {
     Changes,
     /// The first completion that differs: once it is found, what it was and would be, until its reply comes.
     Completion(Option<Box<Unanswered>>),
+    /// Where the two courses part.
+    Parting(Option<Box<Parting>>),
+}
+
+/// Where a run and what it would be under another configuration part: at the first request that differs, or before.
+#[derive(Debug, Clone)]
+pub struct Parting {
+    /// The run.
+    pub run: RunId,
+    /// The step.
+    pub step: u64,
+    /// The run as it was.
+    pub was: Branch,
+    /// What it would be.
+    pub now: Branch,
+}
+
+/// A run that stands before the outcomes of a step.
+#[derive(Debug, Clone)]
+pub struct Branch {
+    /// The configuration under which it continues.
+    pub config: Arc<AgentConfig>,
+    /// Its state.
+    pub state: AgentState,
+    /// How it is over, where it is.
+    pub end: Option<End>,
+}
+
+/// What was asked in a run, and one piece of news about it.
+#[derive(Debug, Clone)]
+pub struct Answered {
+    /// What was asked, as it stood then.
+    pub operation: Operation,
+    /// What came of it.
+    pub event: Event,
 }
 
 /// A completion that differs, before its reply.
@@ -168,6 +203,11 @@ impl Course {
                 Ok(Some(end))
             }
         }
+    }
+
+    fn branch(&self) -> Branch {
+        let (config, state) = (Arc::clone(&self.config), self.machine.state().clone());
+        Branch { config, state, end: self.end.clone() }
     }
 
     fn ask(&mut self, operations: Vec<Operation>) {
@@ -287,6 +327,60 @@ impl RecordedRun {
         self.fold(config, tenant_settings, &mut Wanted::Completion(None)).map(|(_, found)| found)
     }
 
+    /// Where the run and what it would be under another configuration part; `None` where they do not.
+    ///
+    /// # Errors
+    /// When the core cannot execute one of the two configurations.
+    pub fn parting(
+        &self,
+        config: Arc<AgentConfig>,
+        tenant_settings: Option<&Value>,
+    ) -> Result<Option<Parting>, HistoryError> {
+        let mut wanted = Wanted::Parting(None);
+        self.fold(config, tenant_settings, &mut wanted)?;
+        Ok(match wanted {
+            Wanted::Parting(found) => found.map(|found| *found),
+            Wanted::Nothing | Wanted::Changes | Wanted::Completion(_) => None,
+        })
+    }
+
+    /// All that was asked in the run and came of it, in the order of the journal.
+    ///
+    /// # Errors
+    /// When the core cannot execute the configuration of the run.
+    pub fn answered(&self) -> Result<Vec<Answered>, HistoryError> {
+        let Self { run, own, records, origin } = self;
+        let mut course = Course::new(Arc::clone(own), origin.clone());
+        let mut place_of: BTreeMap<OperationId, Vec<u32>> = BTreeMap::new();
+        let mut found = Vec::new();
+        for record in &records[1..] {
+            let state = course.machine.state();
+            let stepped = needs_step(record, state);
+            if stepped && course.awaited == 0 && state.is_ready() && !state.is_over() {
+                course.advance(*run)?;
+                place_of = course.asked.values().map(|one| (one.id, one.ordinal.clone())).collect();
+            }
+            course.awaited = course.awaited.saturating_sub(usize::from(stepped));
+            if stepped && matches!(record.body, Body::Resolved { .. }) {
+                continue;
+            }
+            let Some((place, event)) = event_of(record, &place_of) else { continue };
+            let operation = place.as_ref().and_then(|place| course.asked.get(place));
+            let event = event.under(operation.map(|operation| operation.id));
+            found.extend(operation.cloned().map(|operation| Answered { operation, event: event.clone() }));
+            course.machine.resume(event).map_err(|error| FoldError::Diverged {
+                run: *run,
+                divergence: Divergence {
+                    step: course.machine.state().step(),
+                    seq: record.seq,
+                    expected: format!("`{}`", record.body.kind()),
+                    got: format!("refuses it: {error}"),
+                },
+            })?;
+        }
+        Ok(found)
+    }
+
     fn fold(
         &self,
         config: Arc<AgentConfig>,
@@ -312,7 +406,15 @@ impl RecordedRun {
             let stepped = needs_step(record, was.machine.state());
             let state = was.machine.state();
             if stepped && was.awaited == 0 && state.is_ready() && !state.is_over() {
-                if let Some(divergence) = both(record, &mut was, &mut now, &mut report, wanted)? {
+                let divergence = both(record, &mut was, &mut now, &mut report, wanted)?;
+                let has_parted = divergence.is_some() || !report.changed_requests.is_empty();
+                if let Wanted::Parting(found) = wanted
+                    && has_parted
+                {
+                    *found = Some(parting(run, &was, &now).into());
+                    return Ok((report, None));
+                }
+                if let Some(divergence) = divergence {
                     report.divergence = Some(divergence);
                     break;
                 }
@@ -344,6 +446,9 @@ impl RecordedRun {
             };
             let (event_was, event_now) = (under(&was), under(&now));
             if let Err(error) = now.machine.resume(event_now) {
+                if let Wanted::Parting(found) = wanted {
+                    *found = Some(parting(run, &was, &now).into());
+                }
                 report.divergence = Some(refused(error));
                 break;
             }
@@ -354,6 +459,10 @@ impl RecordedRun {
         report.differences = now.differences(&report);
         Ok((report, None))
     }
+}
+
+fn parting(run: RunId, was: &Course, now: &Course) -> Parting {
+    Parting { run, step: was.machine.state().step(), was: was.branch(), now: now.branch() }
 }
 
 /// Steps both courses, and says where they part.
@@ -406,7 +515,7 @@ fn both(
                 *found = sent.map(|(was, now)| Unanswered { place: place.clone(), step, was, now }.into());
                 Vec::new()
             }
-            Wanted::Completion(Some(_)) | Wanted::Nothing => Vec::new(),
+            Wanted::Completion(Some(_)) | Wanted::Nothing | Wanted::Parting(_) => Vec::new(),
         };
         report.changed_requests.push(ChangedRequest {
             step,

@@ -75,13 +75,20 @@ pub(crate) struct Asked {
 }
 
 impl Course {
-    /// Reads a run and folds it. A journal from which the core parts is shown up to there.
+    /// Reads a run, unless its records were read before, and folds it. A journal from which the core parts is shown up to there.
     ///
     /// # Errors
     /// When the run is unknown, or its journal, its configuration or what it began with cannot be read.
-    pub(crate) async fn load(journal: &Journal, run: RunId) -> Result<Self, HistoryError> {
+    pub(crate) async fn load(
+        journal: &Journal,
+        run: RunId,
+        read: Option<Vec<Record>>,
+    ) -> Result<Self, HistoryError> {
         let summary = journal.summary(run).await?;
-        let (config, records) = journal.journal_of(run).await?;
+        let (config, records) = match read {
+            Some(records) => (journal.config(run, summary.config).await?, records),
+            None => journal.journal_of(run).await?,
+        };
         let fold = journal.begin(run, Arc::clone(&config), &records).await?;
         let origin = fold.state().clone();
         let mut course = Self {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use dalsegno_core::RunId;
 use dalsegno_history::{HistoryError, Journal, RunDiff};
-use dalsegno_store::{Archive, ArchiveError, ImportError, MemoryStore, Store};
+use dalsegno_store::{Archive, ArchiveError, ImportError, MemoryStore, Record, Store};
 
 use crate::course::Course;
 use crate::now::now;
@@ -43,6 +43,8 @@ pub struct Report {
     store: Arc<MemoryStore>,
     /// The runs in the order in which they came.
     order: Vec<RunId>,
+    /// The records of runs that are not folded yet: they were decoded when they were verified.
+    read: BTreeMap<RunId, Vec<Record>>,
     courses: BTreeMap<RunId, Course>,
 }
 
@@ -60,10 +62,11 @@ impl Report {
     pub fn add(&mut self, archive: &[u8]) -> Result<Vec<RunId>, ReportError> {
         let archive = Archive::decode(archive)?;
         let runs: Vec<RunId> = archive.runs().collect();
-        now(self.store.import(archive))?;
+        let mut read = self.store.import_read(archive)?;
         for run in &runs {
             if !self.order.contains(run) {
                 self.order.push(*run);
+                self.read.extend(read.remove_entry(run));
             }
         }
         Ok(runs)
@@ -82,7 +85,8 @@ impl Report {
 
     pub(crate) fn course(&mut self, run: RunId) -> Result<&Course, ReportError> {
         if !self.courses.contains_key(&run) {
-            let course = now(Course::load(&self.journal(), run))?;
+            let read = self.read.remove(&run);
+            let course = now(Course::load(&self.journal(), run, read))?;
             self.courses.insert(run, course);
         }
         Ok(&self.courses[&run])

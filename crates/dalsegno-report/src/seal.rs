@@ -34,7 +34,7 @@ impl Seal {
     /// # Errors
     /// When the run is unknown, or its journal, its configuration or what it began with cannot be read.
     pub async fn of(journal: &Journal, run: RunId) -> Result<Self, HistoryError> {
-        Ok(Self::of_course(&Course::load(journal, run).await?))
+        Ok(Self::of_course(&Course::load(journal, run, None).await?))
     }
 
     pub(crate) fn of_course(course: &Course) -> Self {

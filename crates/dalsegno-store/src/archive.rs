@@ -16,7 +16,9 @@ use crate::chain::{Head, Row, Verifier};
 use crate::copies::Copies;
 use crate::error::{BlobError, ReadError, StorageError};
 use crate::origin::{Foreign, Signer};
-use crate::record::{Body, Record, RecordKind};
+#[cfg(feature = "disk")]
+use crate::record::RecordKind;
+use crate::record::{Body, Record};
 #[cfg(feature = "disk")]
 use crate::signing::SigningKey;
 
@@ -76,6 +78,14 @@ impl Archive {
 
     /// Verifies all that it holds: each run as by a read from 0, configurations and files by their digests.
     pub(crate) fn verify(self) -> Result<Verified, ImportError> {
+        self.verify_with(|_, _| {})
+    }
+
+    /// The same; `keep` is given the records of each run.
+    pub(crate) fn verify_with(
+        self,
+        mut keep: impl FnMut(RunId, Vec<Record>),
+    ) -> Result<Verified, ImportError> {
         let Contents { runs, configs, blobs } = self.contents;
         let mut known = BTreeSet::new();
         for (digest, json) in &configs {
@@ -96,7 +106,8 @@ impl Archive {
             if !ids.insert(run.run) {
                 return Err(ImportError::Twice { run: run.run });
             }
-            let run = VerifiedRun::new(run)?;
+            let (run, records) = VerifiedRun::new(run)?;
+            keep(run.run, records);
             if !known.contains(&run.copies.config) {
                 return Err(ImportError::MissingConfig { run: run.run, digest: run.copies.config });
             }
@@ -125,6 +136,8 @@ pub(crate) struct VerifiedRun {
     pub(crate) rows: Vec<Row>,
     /// The other runs that its records name.
     pub(crate) named: Vec<Named>,
+    /// The files that its records refer to, by the number of the record.
+    pub(crate) files: BTreeMap<u64, BTreeSet<Digest>>,
 }
 
 /// Another run that the records of an archived one name.
@@ -162,7 +175,7 @@ impl Named {
 }
 
 impl VerifiedRun {
-    fn new(archived: ArchivedRun) -> Result<Self, ImportError> {
+    fn new(archived: ArchivedRun) -> Result<(Self, Vec<Record>), ImportError> {
         let (run, request_digest, rows) = archived.into_rows();
         let unreadable = |source| ImportError::Run { run, source };
         let mut verifier = Verifier::new(run, 0, Link::default());
@@ -171,7 +184,10 @@ impl VerifiedRun {
         let head =
             Head { next_seq: rows.len() as u64, link: rows.last().map(|row| row.link).unwrap_or_default() };
         let copies = Copies::of(run, &records).map_err(unreadable)?;
-        Ok(Self { run, request_digest, copies, head, rows, named: Named::all(&records) })
+        let named = Named::all(&records);
+        let files = records.iter().map(|record| (record.seq, files(&record.body).collect::<BTreeSet<_>>()));
+        let files = files.filter(|(_, used)| !used.is_empty()).collect();
+        Ok((Self { run, request_digest, copies, head, rows, named, files }, records))
     }
 
     /// Says whether a run that is here already is this one.
@@ -200,6 +216,7 @@ pub(crate) fn attachments(records: &[Record]) -> impl Iterator<Item = Digest> {
 }
 
 /// Says whether a record of this kind may refer to files.
+#[cfg(feature = "disk")]
 pub(crate) const fn has_files(kind: u8) -> bool {
     kind == RecordKind::Started as u8
         || kind == RecordKind::Inherited as u8

@@ -90,6 +90,17 @@ struct Run {
 }
 
 impl MemoryStore {
+    /// Imports an archive as [`Store::import`] does, and returns the records of its runs, which are decoded to be verified.
+    ///
+    /// # Errors
+    /// As with [`Store::import`].
+    pub fn import_read(&self, archive: Archive) -> Result<BTreeMap<RunId, Vec<Record>>, ImportError> {
+        let mut read = BTreeMap::new();
+        let verified = archive.verify_with(|run, records| drop(read.insert(run, records)))?;
+        self.shelf().import(verified)?;
+        Ok(read)
+    }
+
     /// An empty journal.
     pub fn new() -> Self {
         Self::default()

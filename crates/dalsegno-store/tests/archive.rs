@@ -62,6 +62,22 @@ async fn a_file_is_the_same_for_the_same_runs_and_comes_back_as_it_was() {
 }
 
 #[tokio::test]
+async fn what_an_import_has_decoded_is_what_a_read_returns() {
+    let (bytes, records) = file().await;
+    let store = MemoryStore::new();
+    let read = store.import_read(Archive::decode(&bytes).unwrap()).unwrap();
+    assert_eq!(read.into_values().collect::<Vec<_>>(), records);
+    assert_eq!(self::records(&store).await, records);
+    // What is there already is read all the same, and what is damaged is not taken in.
+    assert_eq!(store.import_read(Archive::decode(&bytes).unwrap()).unwrap().len(), 2);
+    let place = bytes.windows(9).position(|window| window == b"disk full").unwrap();
+    let mut forged = bytes[MAGIC.len()..bytes.len() - TRAILER].to_vec();
+    forged[place - MAGIC.len()] ^= 1;
+    let forged = Archive::decode(&seal(&forged)).unwrap();
+    assert!(MemoryStore::new().import_read(forged).is_err());
+}
+
+#[tokio::test]
 async fn text_stands_in_the_file_as_it_is() {
     let (bytes, _) = file().await;
     let contains = |text: &str| bytes.windows(text.len()).any(|window| window == text.as_bytes());

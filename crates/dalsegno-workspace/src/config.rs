@@ -3,7 +3,7 @@
 use dalsegno_core::{AgentConfig, AgentName, Callee, ToolName};
 
 use crate::agent::AgentFile;
-use crate::catalogue::builtin_tools;
+use crate::catalogue::{Catalogue, builtin_tools};
 use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::names::list;
@@ -15,7 +15,18 @@ impl Workspace {
     /// # Errors
     /// What is wrong with the agent beside its tools, or that a server which it reaches is not pinned.
     pub fn pinned_config(&self, agent: &AgentFile, tenant: &str) -> Result<AgentConfig, Vec<Diagnostic>> {
+        self.config_with(agent, tenant, &Catalogue::new())
+    }
+
+    /// The same with tools that a program brings itself.
+    pub(crate) fn config_with(
+        &self,
+        agent: &AgentFile,
+        tenant: &str,
+        registered: &Catalogue,
+    ) -> Result<AgentConfig, Vec<Diagnostic>> {
         let mut catalogue = builtin_tools();
+        catalogue.extend(registered.clone());
         let (mut unpinned, mut servers) = (Vec::new(), agent.servers(&self.settings));
         servers.retain(|server| match self.pinned_tools(server) {
             Some(tools) => {

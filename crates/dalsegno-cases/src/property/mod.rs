@@ -12,13 +12,16 @@ mod written;
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
 
+use dalsegno_models::judge_result;
 use dalsegno_workspace::{Case, Property};
 use proptest::collection::vec;
-use proptest::prelude::any;
+use proptest::prelude::{Strategy, any};
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
+use serde_json::Value;
 
-use self::outcomes::Material;
-pub(crate) use self::outcomes::{Invented, Inventor};
+use self::draws::Draws;
+pub(crate) use self::outcomes::{Invented, Inventor, Material};
+use self::words::Words;
 use crate::fold::Folding;
 use crate::judge::{self, Failure};
 use crate::prepared::Prepared;
@@ -34,6 +37,31 @@ const NUMBERS: usize = 24;
 
 /// How often a run is made simpler at most.
 const SHRINKS: u32 = 4_000;
+
+/// The numbers of which the outcomes of a run are made: those of replies, of results and of answers, each with a list of its own.
+pub type Numbers = [Vec<Vec<u64>>; 3];
+
+/// A strategy of such numbers. Simpler ones make a simpler run.
+pub fn numbers() -> impl Strategy<Value = Numbers> + Clone {
+    let of_kind = || vec(drawn(), 0..=OUTCOMES);
+    [of_kind(), of_kind(), of_kind()]
+}
+
+/// A strategy of the numbers of one outcome.
+pub(crate) fn drawn() -> impl Strategy<Value = Vec<u64>> + Clone {
+    vec(any::<u64>(), 0..=NUMBERS)
+}
+
+/// A value that fits a schema, made of these numbers; null where none is found.
+pub(crate) fn fitting_value(schema: &Value, numbers: &[u64]) -> Value {
+    let one = [numbers.to_vec()];
+    let words = Words::default();
+    let mut made = values::value(schema, &words, &mut Draws::new(&one).next());
+    if !judge_result(schema, &made).is_empty() {
+        made = values::value(schema, &words, &mut Draws::new(&[]).next());
+    }
+    if judge_result(schema, &made).is_empty() { made } else { Value::Null }
+}
 
 /// How runs of properties are made up.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -56,7 +84,7 @@ type Broken = (&'static str, Option<Range<usize>>);
 /// Makes up runs until one breaks the property, and makes that one as simple as it gets.
 pub(crate) fn search(case: &Case, prepared: &Prepared, property: &Property, search: Search) -> Searched {
     let material = Material::of(&case.draft, &prepared.config);
-    let fold = |[replies, results, people]: &[Vec<Vec<u64>>; 3]| {
+    let fold = |[replies, results, people]: &Numbers| {
         let inventor = Inventor::new(&material, [replies, results, people]);
         let mut folding = Folding::inventing(case, prepared, inventor);
         let failures = match folding.fold() {
@@ -86,9 +114,7 @@ pub(crate) fn search(case: &Case, prepared: &Prepared, property: &Property, sear
     bytes[..8].copy_from_slice(&search.seed.to_le_bytes());
     let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes));
     let (tried, broken) = (Cell::new(0), RefCell::new(None::<Broken>));
-    let numbers = || vec(vec(any::<u64>(), 0..=NUMBERS), 0..=OUTCOMES);
-    let strategy = [numbers(), numbers(), numbers()];
-    let found = runner.run(&strategy, |numbers| {
+    let found = runner.run(&numbers(), |numbers| {
         let (failures, ..) = fold(&numbers);
         let mut broken = broken.borrow_mut();
         if broken.is_none() {

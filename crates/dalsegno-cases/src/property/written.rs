@@ -112,6 +112,7 @@ fn result(result: &CaseResult) -> Value {
                 value["status"] = (*status).into();
             }
         }
+        Gives::Run(replies) => value["replies"] = replies.iter().map(|reply| reply.value.clone()).collect(),
         Gives::Error(error) => value["error"] = error.clone().into(),
         Gives::Fails { code, message } => {
             value["fails"] = code.as_str().into();

@@ -27,16 +27,20 @@ pub(crate) struct GateArgs {
     pub(crate) sample: Option<u32>,
     /// Where a request to a model has changed, ask the model, as before and as now: does it decide otherwise? Costs tokens, and calls
     /// no tool
-    #[arg(long)]
+    #[arg(long, group = "models")]
     pub(crate) teacher_forced: bool,
+    /// Fork the runs that would differ at their first difference, at most so many times each way, and let models decide to the end:
+    /// do they end otherwise? Costs tokens. Tools answer with what was recorded; only what reads is called
+    #[arg(long, value_name = "N", group = "models", value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    pub(crate) live: Option<u64>,
     /// Ask so many times each way at most
     #[arg(long, value_name = "N", requires = "teacher_forced", default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     pub(crate) asks: u64,
     /// Do not ask again once this has been spent
-    #[arg(long, value_name = "USD", requires = "teacher_forced", value_parser = dollars)]
+    #[arg(long, value_name = "USD", requires = "models", value_parser = dollars)]
     pub(crate) max_cost_usd: Option<u64>,
     /// The smallest difference that counts, in percentage points of all decisions
-    #[arg(long, value_name = "POINTS", requires = "teacher_forced", default_value_t = 10, value_parser = clap::value_parser!(u8).range(1..=50))]
+    #[arg(long, value_name = "POINTS", requires = "models", default_value_t = 10, value_parser = clap::value_parser!(u8).range(1..=50))]
     pub(crate) smallest: u8,
     #[command(flatten)]
     pub(crate) document: DocumentArgs,
@@ -61,8 +65,10 @@ Examples:
   dalsegno gate --sample 500 --json
   dalsegno gate --teacher-forced --max-cost-usd 2
                                           does the changed prompt change what the model decides?
+  dalsegno gate --live 50 --max-cost-usd 5
+                                          and what becomes of the runs then?
 
-Nothing is performed, and no model is asked without `--teacher-forced`. The changed lines are found with Git.
+Nothing is performed, and no model is asked without `--teacher-forced` or `--live`. The changed lines are found with Git.
 
 Exit codes:
   0 no run would differ   2 bad input   3 a run would differ   5 inconclusive";

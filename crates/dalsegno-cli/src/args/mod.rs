@@ -251,7 +251,7 @@ impl Verb {
             Self::Test(test) if test.from_run.is_none() => Needs::Files,
             Self::Replay(replay) if replay.with_config.is_some() => Needs::Everything,
             Self::Import(import) if import.adopt => Needs::Everything,
-            Self::Gate(gate) if gate.teacher_forced => Needs::Everything,
+            Self::Gate(gate) if gate.teacher_forced || gate.live.is_some() => Needs::Everything,
             #[cfg(feature = "serve")]
             Self::Key(_) => Needs::Journal,
             #[cfg(feature = "serve")]

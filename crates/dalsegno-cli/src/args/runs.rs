@@ -50,6 +50,10 @@ pub(crate) struct RunArgs {
     /// Record every exchange with a model in this file; a model with `provider = "cassette"` plays it back
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) record: Option<PathBuf>,
+    /// Keep what comes of all requests of the run, to models, tools, memory and people, in this file, without secrets; a case of
+    /// `dalsegno test` plays it as its `cassette`
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, conflicts_with_all = ["session", "key"])]
+    pub(crate) record_run: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) stream: StreamArgs,
     #[command(flatten)]

@@ -4,7 +4,9 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use dalsegno_core::Timestamp;
-use dalsegno_gate::{Base, Comparison, Conclusion, Course, Forced, GateReport, Group, Past, Reason, Version};
+use dalsegno_gate::{
+    Base, Comparison, Conclusion, Course, Forced, GateReport, Group, Live, Past, Reason, Version,
+};
 use dalsegno_history::Journal;
 use dalsegno_runtime::OpenError;
 use dalsegno_store::RunFilter;
@@ -58,9 +60,14 @@ pub(super) async fn gate(args: &GateArgs, context: &mut Context<'_>) -> Result<E
         true => Some(models::ask(&report, &runs, args, context).await?),
         false => None,
     };
+    let live = match args.live.filter(|_| report.changed > 0) {
+        Some(pairs) => Some(models::fork(&report, &runs, pairs, args, context).await?),
+        None => None,
+    };
     match context.format {
         Format::Json | Format::Jsonl => {
-            context.output.document(&Document { report: &report, forced: forced.as_ref() });
+            let (forced, live) = (forced.as_ref(), live.as_ref());
+            context.output.document(&Document { report: &report, forced, live });
         }
         Format::Text => gate::show(&report, context.verbose, context.output),
     }
@@ -68,9 +75,16 @@ pub(super) async fn gate(args: &GateArgs, context: &mut Context<'_>) -> Result<E
     if let Some(forced) = &forced {
         gate::show_forced(forced, context.output);
     }
+    if let Some(live) = &live {
+        gate::show_live(live, context.output);
+    }
     let is_unusable = report.not_compared.iter().any(|not| not.reason == Reason::Unusable);
     Ok(match (report.changed, report.compared) {
-        (1.., _) => forced.map_or(Exit::Diverged, |forced| concluded(&report, &forced)),
+        (1.., _) => match (&forced, &live) {
+            (Some(forced), _) => concluded(&report, forced),
+            (None, Some(live)) => ended(live),
+            (None, None) => Exit::Diverged,
+        },
         // No run of it could even begin.
         (0, _) if is_unusable => Exit::BadInput,
         (0, 0) => Exit::Inconclusive,
@@ -86,6 +100,9 @@ struct Document<'r> {
     /// What models decided, where they were asked.
     #[serde(rename = "models", skip_serializing_if = "Option::is_none")]
     forced: Option<&'r Forced>,
+    /// How runs ended, where they were forked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    live: Option<&'r Live>,
 }
 
 /// The exit code of runs that would differ, once models were asked: a run that would only send other words is as good as before if
@@ -95,6 +112,16 @@ fn concluded(report: &GateReport, forced: &Forced) -> Exit {
     match forced.conclusion {
         _ if report.groups.iter().any(has_other_course) => Exit::Diverged,
         _ if forced.unsettled > 0 => Exit::Diverged,
+        Conclusion::Differs => Exit::Diverged,
+        Conclusion::Same => Exit::Done,
+        Conclusion::Inconclusive => Exit::Inconclusive,
+    }
+}
+
+/// The exit code of runs that would differ, once they were forked: another course is as good as before if they end as before.
+fn ended(live: &Live) -> Exit {
+    match live.conclusion {
+        _ if live.unfollowed > 0 => Exit::Diverged,
         Conclusion::Differs => Exit::Diverged,
         Conclusion::Same => Exit::Done,
         Conclusion::Inconclusive => Exit::Inconclusive,

@@ -8,6 +8,7 @@ use dalsegno_runtime::{Engine, NewAttachment, StartOptions};
 use dalsegno_wire::Events;
 use dalsegno_workspace::{HttpBinding, ModelBinding, PromptCache, SecretRef, ToolFiles};
 
+use super::test::from_run;
 use super::{Context, follow, select};
 use crate::args::{Endpoint, RunArgs};
 use crate::error::Error;
@@ -18,6 +19,9 @@ use crate::input;
 const KEY_VARIABLE: &str = "DALSEGNO_API_KEY";
 
 pub(super) async fn run(args: &RunArgs, context: &mut Context<'_>) -> Result<Exit, Error> {
+    if let Some(file) = &args.record_run {
+        from_run::check(file)?;
+    }
     let mut request =
         AgentRequest::text(&args.input.as_deref().map(input::text).transpose()?.unwrap_or_default());
     if let Some(data) = &args.data {
@@ -42,8 +46,12 @@ pub(super) async fn run(args: &RunArgs, context: &mut Context<'_>) -> Result<Exi
     }
     let mut follow = follow::Follow::begin(context)?.with_tokens(args.events.tokens);
     let handle = follow.until_begun(engine.start(&args.agent, request, options)).await?;
-    let events = Events::new(handle.run());
-    follow.until_over(&engine, handle, events, context).await
+    let run = handle.run();
+    let exit = follow.until_over(&engine, handle, Events::new(run), context).await?;
+    if let Some(file) = &args.record_run {
+        from_run::keep(engine.journal(), run, file, context).await?;
+    }
+    Ok(exit)
 }
 
 /// The engine for a run, with the endpoint in the place of the agent's model if one is given. The run keeps the model's

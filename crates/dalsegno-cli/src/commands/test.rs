@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::exit::Exit;
 use crate::render::{cases, diagnostics, junit};
 
-mod from_run;
+pub(super) mod from_run;
 mod watch;
 
 pub(super) use self::from_run::from_run;

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use dalsegno_core::RunId;
 use dalsegno_gate::{
-    Changed, ChangedRun, Conclusion, Course, Departure, Edit, Forced, GateReport, Group, Measured,
+    Changed, ChangedRun, Conclusion, Course, Departure, Edit, Forced, GateReport, Group, Live, Measured,
     NotCompared, Progress, Rate,
 };
 
@@ -167,11 +167,7 @@ pub(crate) fn sum_up(report: &GateReport, verbose: bool, output: &mut Output) {
 
 /// Says in a few lines what models decided when they read the changed requests.
 pub(crate) fn show_forced(forced: &Forced, output: &mut Output) {
-    for Departure { run, step, recorded, now } in &forced.examples {
-        output.note(styled(Style::Dim, format!("  run {}, step {step}", short(*run))));
-        output.note(styled(Style::Red, format!("    - {recorded}")));
-        output.note(styled(Style::Green, format!("    + {now}")));
-    }
+    show_examples(&forced.examples, output);
     for (why, times) in &forced.failed {
         output.note(
             styled(Style::Yellow, "warning")
@@ -203,6 +199,58 @@ pub(crate) fn show_forced(forced: &Forced, output: &mut Output) {
         (Conclusion::Same, ..) => styled(Style::Green, "models decide as before").and(format!(" · {asked}")),
         (Conclusion::Inconclusive, ..) => {
             inconclusive.and(format!(": it may be noise, or `--asks` has to be more · {asked}"))
+        }
+    });
+}
+
+fn show_examples(examples: &[Departure], output: &mut Output) {
+    for Departure { run, step, recorded, now } in examples {
+        output.note(styled(Style::Dim, format!("  run {}, step {step}", short(*run))));
+        output.note(styled(Style::Red, format!("    - {recorded}")));
+        output.note(styled(Style::Green, format!("    + {now}")));
+    }
+}
+
+/// Says in a few lines how runs ended that were forked at their first difference.
+pub(crate) fn show_live(live: &Live, output: &mut Output) {
+    show_examples(&live.examples, output);
+    for (why, times) in &live.stopped {
+        output.note(format!("{} stopped: {why}", count(*times, "fork")));
+    }
+    for (why, times) in &live.failed {
+        output.note(
+            styled(Style::Yellow, "warning").and(format!(": {} got no reply: {why}", count(*times, "fork"))),
+        );
+    }
+    if live.unfollowed > 0 {
+        let runs = count(live.unfollowed, "run");
+        output.note(format!(
+            "{runs} would differ and cannot be forked: the agent is gone, or the run has not come to an end"
+        ));
+    }
+    if live.pairs > 0 {
+        show_measured("ends or tools", &live.tools, output);
+        show_measured("arguments or answers", &live.arguments, output);
+    }
+    let forked = format!(
+        "{}, forked {} each way, {}, {}, {}",
+        count(live.runs, "run"),
+        count(live.pairs, "time"),
+        match live.reads {
+            0 => "nothing performed".to_owned(),
+            reads => format!("{} performed", count(reads, "read")),
+        },
+        count(live.input_tokens + live.output_tokens, "token"),
+        dollars(live.cost_nano_usd),
+    );
+    let inconclusive = styled(Style::Yellow, "inconclusive");
+    output.note(match (live.conclusion, live.runs, live.pairs) {
+        (_, 0, _) => inconclusive.and(": no run could be forked".to_owned()),
+        (_, _, 0) => inconclusive.and(": no fork came to an end".to_owned()),
+        (Conclusion::Differs, ..) => styled(Style::Red, "runs end otherwise").and(format!(" · {forked}")),
+        (Conclusion::Same, ..) => styled(Style::Green, "runs end as before").and(format!(" · {forked}")),
+        (Conclusion::Inconclusive, ..) => {
+            inconclusive.and(format!(": it may be noise, or `--live` has to be more · {forked}"))
         }
     });
 }

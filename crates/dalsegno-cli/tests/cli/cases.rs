@@ -372,3 +372,53 @@ fn a_thousand_cases_are_judged_by_one_command() {
     assert_eq!((&told["passed"], &told["failed"]), (&Value::from(1_000), &Value::from(0)));
     println!("1,000 cases: {} ms", told["took_ms"]);
 }
+
+#[test]
+fn a_run_that_is_kept_whole_plays_in_a_case_and_a_miss_is_loud() {
+    let workspace = noter("agent = \"noter\"\n");
+    workspace.write("tests/noter.toml", "");
+    let tape = workspace.path("noter.jsonl");
+    let kept = tape.to_str().unwrap();
+    let said = workspace.dalsegno(&["run", "noter", "disk full", "--record-run", kept]);
+    assert!(said.starts_with("exit code: 0\n") && said.contains("noter.jsonl: 2 outcomes written"), "{said}");
+    let case = "[[cases]]\nname = \"as it was\"\nagent = \"noter\"\ninput = \"disk full\"\ncassette = \"noter.jsonl\"\n";
+    workspace.write("tests/noter.toml", case);
+    expect(&workspace, &[], 0, &["1 case passed"]);
+    // It asks for something else: the nearest recording and the first difference.
+    workspace.write("agents/noter.toml", &NOTER.replace("limit = 2", "limit = 3"));
+    expect(
+        &workspace,
+        &[],
+        3,
+        &["the recorded request to the memory: search differs: `limit` is 3, expected 2"],
+    );
+    // The same again takes the place of a cassette, and of nothing else.
+    workspace.succeed(&["run", "noter", "disk full", "--record-run", kept]);
+    expect(&workspace, &[], 0, &["1 case passed"]);
+    fs::write(&tape, "a diary").unwrap();
+    let runs = || workspace.json(&["runs"]).as_array().unwrap().len();
+    let before = runs();
+    let refused = workspace.dalsegno(&["run", "noter", "disk full", "--record-run", kept]);
+    assert!(refused.starts_with("exit code: 2\n") && refused.contains("no cassette of a run"), "{refused}");
+    assert_eq!((fs::read_to_string(&tape).unwrap().as_str(), runs()), ("a diary", before));
+    // What continues a session has outcomes elsewhere.
+    let refused = workspace.dalsegno(&["run", "noter", "x", "--record-run", "other.jsonl", "--session", "s"]);
+    assert!(refused.starts_with("exit code: 2\n"), "{refused}");
+}
+
+#[test]
+fn a_secret_is_in_no_cassette() {
+    let workspace = Workspace::empty();
+    workspace.write("dalsegno.toml", "[models.default]\nprovider = \"script\"\nfile = \"replies.toml\"\n");
+    workspace.write("replies.toml", "[[replies]]\ntext = \"I keep token-4711 for you.\"\n");
+    workspace.write(
+        "agents/keeper.toml",
+        "name = \"keeper\"\ninstructions = \"Keep it.\"\n\n[model]\nuse = \"default\"\n",
+    );
+    let user = r#"{"name": "ada", "auth_token": "token-4711"}"#;
+    let tape = workspace.path("tape.jsonl");
+    let command = ["run", "keeper", "Keep mine", "--user", user, "--record-run", tape.to_str().unwrap()];
+    workspace.succeed(&command);
+    let text = fs::read_to_string(&tape).unwrap();
+    assert!(text.contains("I keep [secret] for you") && !text.contains("token-4711"), "{text}");
+}

@@ -39,6 +39,8 @@ impl Door {
 pub(crate) enum Piece {
     Text(String),
     Door(Door),
+    /// A call of a tool by the name that a model sees, with its arguments.
+    Call(&'static str, Value),
 }
 
 /// A text, streamed word by word.
@@ -107,9 +109,15 @@ fn serve(stream: &TcpStream, kept: &Mutex<Vec<Received>>, decide: &Decide) -> io
         match piece {
             Piece::Text(text) => event(stream, &json!({ "content": text }), None)?,
             Piece::Door(door) => door.pass(),
+            Piece::Call(name, arguments) => {
+                let function = json!({ "name": name, "arguments": arguments.to_string() });
+                let call = json!({ "index": 0, "id": "call_1", "type": "function", "function": function });
+                event(stream, &json!({ "tool_calls": [call] }), None)?;
+            }
         }
     }
-    event(stream, &json!({}), Some("stop"))?;
+    let is_call = answer.iter().any(|piece| matches!(piece, Piece::Call(..)));
+    event(stream, &json!({}), Some(if is_call { "tool_calls" } else { "stop" }))?;
     let usage = json!({ "choices": [], "usage": { "prompt_tokens": 12, "completion_tokens": 5, "total_tokens": 17 } });
     stream.write_all(format!("data: {usage}\n\ndata: [DONE]\n\n").as_bytes())
 }

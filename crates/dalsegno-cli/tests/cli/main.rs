@@ -25,6 +25,7 @@ mod guest;
 mod init;
 mod library;
 mod lineage;
+mod live;
 mod lock;
 mod look;
 mod mail;

@@ -254,6 +254,77 @@ fn a_fork_knows_what_was_said_before() {
 }
 
 #[test]
+fn a_run_of_a_session_knows_what_was_said_in_the_runs_before_it() {
+    let workspace = clerk(
+        "{ name = \"payments.send\", arguments = { to = \"mallory@evil.example\", amount = 4711, note = \"for INV-77\" } }",
+    );
+    workspace.write(
+        "replies.toml",
+        "[[replies]]\ncalls = [{ name = \"mail.read\", arguments = {} }]\n[[replies]]\ntext = \"Shall I pay it?\"\n\
+         [[replies]]\ncalls = [{ name = \"payments.send\", arguments = { to = \"mallory@evil.example\", amount = 4711, note = \"for INV-77\" } }]\n\
+         [[replies]]\ntext = \"Done.\"\n",
+    );
+    workspace.succeed(&["run", "clerk", "Is there anything about INV-77?", "--session", "s"]);
+    workspace.succeed(&["run", "clerk", "Yes, pay 4711.", "--session", "s"]);
+    let operation = &operations(&workspace, "last", "tool `payments.send`")[0];
+    let found = workspace.json(&["why", "last", operation]);
+    let source = |path: &str| value(&found, path)["found"][0]["source"].clone();
+    assert_eq!(source("amount"), serde_json::json!({ "kind": "user" }), "{found:#}");
+    assert_eq!(source("to"), serde_json::json!({ "kind": "earlier", "of": "mail.read" }), "{found:#}");
+    let note = &value(&found, "note")["parts"][0];
+    assert_eq!(note["text"], "INV-77", "{found:#}");
+    assert_eq!(note["found"][0]["source"], serde_json::json!({ "kind": "earlier", "of": "user" }));
+    // The words say that it was said before this run.
+    let said = workspace.dalsegno(&["why", "last", operation]);
+    assert!(said.contains("in what was said before this run, by mail.read, byte 32: "), "{said}");
+}
+
+#[test]
+fn a_child_run_says_which_run_asked_it_and_the_parent_what_the_child_answered() {
+    let workspace = clerk("");
+    workspace.write(
+        "agents/payer.toml",
+        "name = \"payer\"\ndescription = \"Pays.\"\n[tools]\nallow = [\"payments.*\"]\n\
+         [[steps]]\nid = \"paid\"\ntool = \"payments.send\"\n\
+         with = { to = \"{{request.text}}\", amount = 5, note = \"{{request.data.note}}\" }\n\
+         [[steps]]\nrespond = \"The receipt is R-2026 for {{request.text}}.\"\n",
+    );
+    workspace.write(
+        "agents/boss.toml",
+        "name = \"boss\"\ndescription = \"Has others pay.\"\n[tools]\nallow = [\"agents.payer\", \"desk.*\", \"memory.search\"]\n\
+         [[steps]]\nid = \"done\"\nagent = \"payer\"\ninput = \"{{request.text}}\"\nwith = { note = \"on behalf of Ann\" }\n\
+         [[steps]]\ntool = \"desk.find\"\nwith = { who = \"{{steps.done}}\" }\n",
+    );
+    workspace.succeed(&["run", "boss", "cy@example.com"]);
+    let only = |args: &[&str]| {
+        let runs = workspace.json(&[&["runs"], args].concat());
+        runs[0]["run_id"].as_str().unwrap_or_else(|| panic!("{runs:#}")).to_owned()
+    };
+    let boss = only(&["--agent", "boss"]);
+    let payer = only(&["--parent", &boss]);
+    let call = &operations(&workspace, &boss, "agent `payer`")[0];
+    // The child: what its parent asked, by the parent's operation.
+    let sent = &operations(&workspace, &payer, "tool `payments.send`")[0];
+    let found = workspace.json(&["why", &payer, sent]);
+    let parent = serde_json::json!({ "kind": "parent", "agent": "boss", "run": boss, "operation": call });
+    for path in ["to", "note"] {
+        assert_eq!(value(&found, path)["found"][0]["source"], parent, "{path}: {found:#}");
+    }
+    // The parent: the child's answer is the result of that operation.
+    let asked = &operations(&workspace, &boss, "tool `desk.find`")[0];
+    let found = workspace.json(&["why", &boss, asked]);
+    let who = value(&found, "who");
+    assert_eq!(who["templates"][0]["operation"], call.as_str(), "{found:#}");
+    // And the call of the child is the plan's own, with the user's text in it.
+    let found = workspace.json(&["why", &boss, call]);
+    assert_eq!(
+        value(&found, "text")["found"][0]["source"],
+        serde_json::json!({ "kind": "user" }),
+        "{found:#}"
+    );
+}
+
+#[test]
 fn what_cannot_be_traced_is_refused_with_one_thing_to_do() {
     let workspace = clerk(
         "{ name = \"payments.send\", arguments = { to = \"a@example.com\", amount = 1, note = \"-\" } }",

@@ -4,11 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use dalsegno_core::{Digest, RunId};
 
-use super::{Files, Run, Shelf};
-use crate::archive::{Archive, ImportError, Imported, Verified, VerifiedRun, attachments, files, has_files};
+use super::{Run, Shelf};
+use crate::archive::{Archive, ImportError, Imported, Verified, VerifiedRun, attachments};
 use crate::blob::digest_bytes;
-use crate::chain::Row;
-use crate::codec::decode_body;
 use crate::error::{Damage, Flaw, ReadError};
 use crate::inbox::{Message, PostError, StoredMessage, WAITING_MAX, encode_message};
 use crate::origin::Foreign;
@@ -122,8 +120,7 @@ impl Shelf {
                 verified.may_name(*named, &own.copies)?;
             }
         }
-        let VerifiedRun { run: id, request_digest, copies, head: _, rows, named: _ } = verified;
-        let files = verified_files(&rows);
+        let VerifiedRun { run: id, request_digest, copies, head: _, rows, named: _, files } = verified;
         let damage = || ReadError::Damaged(Damage { run: id, seq: 0, what: Flaw::Form, intact: 0 });
         let run = Run {
             number: self.next(),
@@ -143,14 +140,4 @@ impl Shelf {
         self.insert(id, run);
         Ok(())
     }
-}
-
-/// The files that these verified rows refer to.
-fn verified_files(rows: &[Row]) -> Files {
-    let of = |row: &Row| {
-        let body = has_files(row.kind).then(|| decode_body(row.body.as_deref()?).ok()).flatten()?;
-        let used: BTreeSet<Digest> = files(&body).collect();
-        (!used.is_empty()).then_some((row.seq, used))
-    };
-    rows.iter().filter_map(of).collect()
 }

@@ -96,7 +96,7 @@ pub(super) fn import(connection: &Connection, archive: &Packed) -> Result<Import
             continue;
         }
         check_named(connection, run)?;
-        let VerifiedRun { run, request_digest, copies, head, rows: _, named: _ } = run;
+        let VerifiedRun { run, request_digest, copies, head, rows: _, named: _, files: _ } = run;
         let entry = NewEntry { run: *run, request_digest: *request_digest, copies, head: *head, rows };
         insert_run(connection, &entry, Entering::Foreign(archive.foreign))?;
         imported.added.push(*run);

@@ -142,6 +142,24 @@ impl CallRule {
         Some(Self { tool: tool?, when: expression, reads }).filter(|_| is_sound)
     }
 
+    /// A rule that stands in no file, about `args` and `approved`.
+    ///
+    /// # Errors
+    /// When the condition reads anything else.
+    pub(crate) fn new(tool: Located<ToolPattern>, when: Expression) -> Result<Self, String> {
+        let span = tool.span.clone();
+        let (args, others): (Vec<_>, Vec<_>) =
+            when.paths().into_iter().partition(|reference| reference.root == "args");
+        if let Some(other) = others.into_iter().find(|reference| reference.root != "approved") {
+            return Err(format!(
+                "`{when}`: unknown name `{}`; a rule reads only `args`, the arguments of the call, and `approved`",
+                other.root
+            ));
+        }
+        let reads = args.into_iter().map(|reference| (reference, span.clone())).collect();
+        Ok(Self { tool: plain(tool), when, reads })
+    }
+
     /// Reports what the rule reads and its tools do not have: such a condition would never hold.
     pub(crate) fn check(&self, report: &Report, tools: &Toolbox) {
         for (name, tool) in tools.tools.iter().filter(|(name, _)| self.tool.value.matches(name)) {

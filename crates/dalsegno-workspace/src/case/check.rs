@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use std::sync::Arc;
 
-use dalsegno_core::{AgentConfig, ToolKind, ToolName};
+use dalsegno_core::{AgentConfig, AgentName, ToolKind, ToolName};
 
 use super::{Asked, Case, CaseResult, Draft, Expectations};
 use crate::agent::AgentFile;
@@ -11,6 +12,9 @@ use crate::code::Code;
 use crate::names::{nearest, some};
 use crate::report::Report;
 use crate::workspace::Workspace;
+
+/// Configurations of agents, by their names.
+type Configs = BTreeMap<AgentName, Arc<AgentConfig>>;
 
 /// Two cases of a file have names of their own, also as names of files.
 pub(super) fn names(report: &Report, drafts: &[Draft]) {
@@ -61,7 +65,7 @@ pub(super) fn agent<'w>(report: &Report, workspace: &'w Workspace, draft: &Draft
             false => format!("the workspace has no agent `{}`", name.value),
         };
         let added = report.error(Code::UnknownAgent, name.span.clone(), message);
-        let known = || workspace.agents.keys().map(dalsegno_core::AgentName::as_str);
+        let known = || workspace.agents.keys().map(AgentName::as_str);
         match nearest(name.value.as_str(), known()) {
             _ if broken => added.help("correct the errors of the agent first"),
             Some(near) => added.help(format!("did you mean `{near}`?")),
@@ -71,8 +75,8 @@ pub(super) fn agent<'w>(report: &Report, workspace: &'w Workspace, draft: &Draft
     found
 }
 
-/// The names of tools in a case.
-pub(super) fn tools(report: &Report, draft: &Draft, config: &AgentConfig) {
+/// The names of tools in a case. What comes of requests may be for the runs of these agents, too.
+pub(super) fn tools(report: &Report, draft: &Draft, config: &AgentConfig, agents: &Configs) {
     let tools = &config.tools;
     let declared = |name: &str| {
         let tool = name.parse().ok().and_then(|name: ToolName| tools.tools.get(&name));
@@ -97,10 +101,17 @@ pub(super) fn tools(report: &Report, draft: &Draft, config: &AgentConfig) {
         _ => None,
     });
     expected(report, &draft.expect, config);
+    let is_of_agent = |name: &str| {
+        let name = name.parse::<ToolName>();
+        name.is_ok_and(|name| agents.values().any(|config| config.tools.tools.contains_key(&name)))
+    };
+    let given = given.filter(|(name, _)| !is_of_agent(name));
     given.for_each(|(name, span)| called(report, name, span, config));
     for result in &draft.results {
         if let Asked::Agent(agent) = &result.of
-            && !agent.parse().is_ok_and(|agent| config.agents.contains_key(&agent))
+            && !agent.parse().is_ok_and(|agent| {
+                agents.values().map(|one| &**one).chain([config]).any(|one| one.agents.contains_key(&agent))
+            })
         {
             report
                 .error(

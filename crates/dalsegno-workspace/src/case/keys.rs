@@ -208,7 +208,7 @@ pub(super) static PROPERTY: Shape = Shape {
         DATA,
         Key::new(
             "results",
-            Form::List(&Form::Table(&RESULT)),
+            Form::List(&Form::Table(&GIVEN)),
             "What comes of some requests in all runs; everything else is made up.",
         ),
         Key::new("runs", Form::Integer(1, 1_000_000), "How many runs are made up; 100 by default."),
@@ -277,42 +277,58 @@ pub(super) static FORBIDDEN: Shape = Shape::new(
     ],
 );
 
-pub(super) static RESULT: Shape = Shape {
-    what: "a result",
-    keys: &[
-        Key::new("tool", TOOL_NAME, "The tool whose call it answers."),
-        Key::new(
-            "memory",
-            Form::Word(&["search", "create", "traverse"]),
-            "The memory operation that it answers.",
-        ),
-        Key::new(
-            "http",
-            Form::Name("^(\\*|[A-Z]+ \\S+)$"),
-            "The HTTP request of a declarative tool that it answers, such as `POST https://api.example.com/refunds`; `*` at the end matches any text.",
-        ),
-        Key::new("mail", Form::Text, "The recipient of the mail that it answers, or `*`."),
-        Key::new("agent", AGENT_NAME, "The agent whose run it answers."),
-        Key::new("with", Form::Any, "Arguments that the request must have; others may be there."),
-        Key::new(
-            "returns",
-            Form::Any,
-            "The structured result; the hits of a memory search; the body of an HTTP answer.",
-        ),
-        Key::new("text", Form::Text, "The result as text; the answer of an agent."),
-        Key::new("status", Form::Integer(100, 599), "The status of an HTTP answer; 200 by default."),
-        Key::new("error", Form::Text, "An error in the words of the tool, of the service or of the agent."),
-        Key::new("fails", Form::Word(FAILURES), "Why there is no answer."),
-        Key::new("message", Form::Text, "What went wrong, in words, for `fails`."),
-        Key::new(
-            "repeat",
-            Form::Boolean,
-            "Whether it answers all further requests, too; `false` by default in a case.",
-        ),
-    ],
-    one_of: SUBJECTS,
-    needs: &[],
-};
+/// What comes of a request: these keys, and some more.
+macro_rules! result {
+    ($($more:expr),*) => {
+        Shape {
+            what: "a result",
+            keys: &[
+                Key::new("tool", TOOL_NAME, "The tool whose call it answers."),
+                Key::new(
+                    "memory",
+                    Form::Word(&["search", "create", "traverse"]),
+                    "The memory operation that it answers.",
+                ),
+                Key::new(
+                    "http",
+                    Form::Name("^(\\*|[A-Z]+ \\S+)$"),
+                    "The HTTP request of a declarative tool that it answers, such as `POST https://api.example.com/refunds`; `*` at the end matches any text.",
+                ),
+                Key::new("mail", Form::Text, "The recipient of the mail that it answers, or `*`."),
+                Key::new("agent", AGENT_NAME, "The agent whose run it answers."),
+                Key::new("with", Form::Any, "Arguments that the request must have; others may be there."),
+                Key::new(
+                    "returns",
+                    Form::Any,
+                    "The structured result; the hits of a memory search; the body of an HTTP answer.",
+                ),
+                Key::new("text", Form::Text, "The result as text; the answer of an agent."),
+                Key::new("status", Form::Integer(100, 599), "The status of an HTTP answer; 200 by default."),
+                Key::new("error", Form::Text, "An error in the words of the tool, of the service or of the agent."),
+                Key::new("fails", Form::Word(FAILURES), "Why there is no answer."),
+                Key::new("message", Form::Text, "What went wrong, in words, for `fails`."),
+                Key::new(
+                    "repeat",
+                    Form::Boolean,
+                    "Whether it answers all further requests, too; `false` by default in a case.",
+                ),
+                $($more),*
+            ],
+            one_of: SUBJECTS,
+            needs: &[],
+        }
+    };
+}
+
+/// A result of a case: an agent may run in it.
+pub(super) static RESULT: Shape = result!(Key::new(
+    "replies",
+    Form::List(&Form::Table(&schema::REPLY)),
+    "Has the run of the agent be part of the case: what its models reply, in order; empty for an agent without a model.",
+));
+
+/// A result of a property, in which what models reply is made up.
+pub(super) static GIVEN: Shape = result!();
 
 pub(super) const SUBJECTS: &[&str] = &["tool", "memory", "http", "mail", "agent"];
 

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use dalsegno_core::{AgentConfig, AgentName};
 
 use super::read::read;
-use super::{Case, CaseFile, Cases, Draft, check};
+use super::{Asked, Case, CaseFile, Cases, Draft, Gives, check};
+use crate::agent::AgentFile;
 use crate::diagnostic::Diagnostic;
 use crate::place::Place;
 use crate::report::Report;
@@ -23,6 +24,17 @@ const FILE_BYTES_MAX: u64 = 4 << 20;
 
 /// The configurations of agents for tenants; none where there is a problem, which has been reported.
 type Configs = BTreeMap<(AgentName, String), Option<Arc<AgentConfig>>>;
+
+impl Draft {
+    /// The agents whose runs are part of the case.
+    pub(super) fn children(&self) -> impl Iterator<Item = AgentName> {
+        let results = self.results.iter().chain(&self.shared);
+        results.filter_map(|result| match (&result.of, &result.gives) {
+            (Asked::Agent(name), Gives::Run(_)) => name.parse().ok(),
+            _ => None,
+        })
+    }
+}
 
 impl Workspace {
     /// Reads the cases of the workspace, `tests/*.toml`. Nothing else is read, and nothing is run.
@@ -59,11 +71,12 @@ impl Workspace {
         diagnostics: &mut Vec<Diagnostic>,
     ) -> Option<Case> {
         let agent = check::agent(report, self, &draft)?;
-        let key = (agent.name.clone(), draft.tenant.clone());
-        let config = match configs.entry(key) {
+        let mut config_of = |agent: &AgentFile, tenant: &str| match configs
+            .entry((agent.name.clone(), tenant.to_owned()))
+        {
             Entry::Occupied(known) => known.get().clone(),
             Entry::Vacant(new) => {
-                let config = self.pinned_config(agent, &draft.tenant).map(Arc::new);
+                let config = self.pinned_config(agent, tenant).map(Arc::new);
                 let config = config.inspect_err(|problems| {
                     let more: Vec<_> =
                         problems.iter().filter(|problem| !diagnostics.contains(problem)).cloned().collect();
@@ -71,11 +84,17 @@ impl Workspace {
                 });
                 new.insert(config.ok()).clone()
             }
-        }?;
-        check::tools(report, &draft, &config);
+        };
+        let config = config_of(agent, &draft.tenant)?;
+        let children = draft.children().filter_map(|name| self.agents.get(&name));
+        let children: Vec<&AgentFile> = children.collect();
+        let agents =
+            children.into_iter().map(|child| Some((child.name.clone(), config_of(child, &draft.tenant)?)));
+        let agents: BTreeMap<_, _> = agents.collect::<Option<_>>()?;
+        check::tools(report, &draft, &config, &agents);
         check::toolkits(report, &draft, &config);
         check::price(report, &draft.expect, agent);
         let tenant_settings = self.settings_of(&draft.tenant);
-        Some(Case { draft, config, tenant_settings })
+        Some(Case { draft, config, tenant_settings, agents })
     }
 }

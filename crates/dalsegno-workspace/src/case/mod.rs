@@ -6,11 +6,13 @@
 pub(crate) mod check;
 pub(crate) mod expect;
 mod form;
+mod in_code;
 mod keys;
 mod load;
 pub(crate) mod outcome;
 mod read;
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -57,6 +59,8 @@ pub struct Case {
     pub config: Arc<AgentConfig>,
     /// The tenant's settings as a run of today has them.
     pub tenant_settings: Value,
+    /// The agents whose runs are part of the case, since a result gives what their models reply.
+    pub agents: BTreeMap<AgentName, Arc<AgentConfig>>,
 }
 
 /// What a file says of a case.
@@ -168,6 +172,8 @@ pub enum Gives {
         /// What went wrong.
         message: String,
     },
+    /// The run of an agent is part of the case: this is what its models reply, in order, in the form that a script has.
+    Run(Vec<Located<Value>>),
 }
 
 /// What a person answers.

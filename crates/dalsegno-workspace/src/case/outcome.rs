@@ -5,13 +5,15 @@ use serde_json::Value;
 use toml::Spanned;
 use toml::de::DeValue;
 
-use super::keys::{ANSWER, FAILURES, RESULT, SAYS, SUBJECTS};
+use super::keys::{ANSWER, FAILURES, SAYS, SUBJECTS};
+use super::read::replies;
 use super::{Asked, CaseAnswer, CaseResult, Gives, Says};
 use crate::agent::json;
 use crate::code::Code;
 use crate::names::list;
 use crate::report::Report;
 use crate::section::Section;
+use crate::shape::Shape;
 
 /// A value as it stands, as JSON.
 pub(super) fn any(section: &Section<'_>, key: &str) -> Option<Value> {
@@ -19,13 +21,18 @@ pub(super) fn any(section: &Section<'_>, key: &str) -> Option<Value> {
 }
 
 /// Reads `[[results]]`. Those of a whole file are used as often as they are asked for.
-pub(super) fn results(section: &Section<'_>, shared: bool) -> Vec<CaseResult> {
+pub(super) fn results(section: &Section<'_>, shared: bool, shape: &'static Shape) -> Vec<CaseResult> {
     let items = section.items("results", "a list of tables");
-    items.iter().filter_map(|item| result(section.report, item, shared)).collect()
+    items.iter().filter_map(|item| result(section.report, item, shared, shape)).collect()
 }
 
-fn result(report: &Report, item: &Spanned<DeValue<'_>>, shared: bool) -> Option<CaseResult> {
-    let section = Section::of(report, "results", item, RESULT.what, &RESULT)?;
+fn result(
+    report: &Report,
+    item: &Spanned<DeValue<'_>>,
+    shared: bool,
+    shape: &'static Shape,
+) -> Option<CaseResult> {
+    let section = Section::of(report, "results", item, shape.what, shape)?;
     let subject = one_of(&section, SUBJECTS)?;
     let named = match subject {
         "memory" => {
@@ -72,13 +79,13 @@ fn check_http(section: &Section<'_>, named: &str) -> Option<()> {
 /// Reports a key that means nothing for this kind of request.
 fn check_keys(section: &Section<'_>, of: &Asked) {
     let (what, none): (&str, &[&str]) = match of {
-        Asked::Tool(_) => ("a tool", &["status"]),
+        Asked::Tool(_) => ("a tool", &["status", "replies"]),
         Asked::Memory(word) if word == "create" => {
-            ("a memory that is added to", &["returns", "text", "error", "status"])
+            ("a memory that is added to", &["returns", "text", "error", "status", "replies"])
         }
-        Asked::Memory(_) => ("a memory", &["text", "error", "status"]),
-        Asked::Http(_) => ("an HTTP request", &["error"]),
-        Asked::Mail(_) => ("a mail", &["returns", "text", "error", "status"]),
+        Asked::Memory(_) => ("a memory", &["text", "error", "status", "replies"]),
+        Asked::Http(_) => ("an HTTP request", &["error", "replies"]),
+        Asked::Mail(_) => ("a mail", &["returns", "text", "error", "status", "replies"]),
         Asked::Agent(_) => ("an agent", &["status"]),
     };
     for key in none {
@@ -93,16 +100,16 @@ fn check_keys(section: &Section<'_>, of: &Asked) {
 
 fn gives(section: &Section<'_>) -> Option<Gives> {
     let answers = ["returns", "text", "status"].iter().any(|key| section.has(key));
-    let kinds = [answers, section.has("error"), section.has("fails")];
+    let kinds = [answers, section.has("error"), section.has("fails"), section.has("replies")];
     if kinds.iter().filter(|kind| **kind).count() > 1 {
         section
             .report
             .error(
                 Code::InvalidValue,
                 section.span.clone(),
-                "a result is an answer, an error or a failure, not several of them",
+                "a result is an answer, an error, a failure or the run of an agent, not several of them",
             )
-            .help("keep `returns`, `text` and `status`, or `error`, or `fails`");
+            .help("keep `returns`, `text` and `status`, or `error`, or `fails`, or `replies`");
         return None;
     }
     if !section.has("fails")
@@ -112,6 +119,9 @@ fn gives(section: &Section<'_>) -> Option<Gives> {
             .report
             .error(Code::NoEffect, span, "`message` is that of a failure, and this result is none")
             .help("add `fails = \"…\"`, or remove it");
+    }
+    if let Some(replies) = replies(section) {
+        return Some(Gives::Run(replies));
     }
     if let Some(error) = section.string("error") {
         return Some(Gives::Error(error.value));

@@ -6,7 +6,7 @@ use serde_json::{Value, json as value};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::keys::{CASE, FILE, FILE_TEXTS, HOLDS, MESSAGE, PROPERTY};
+use super::keys::{CASE, FILE, FILE_TEXTS, GIVEN, HOLDS, MESSAGE, PROPERTY, RESULT};
 use super::outcome::{answers, any, one_of, results};
 use super::{CaseResult, Draft, Message, Property, Replies, expect, form};
 use crate::agent::json;
@@ -41,7 +41,7 @@ pub(super) fn read(report: &Report, table: &DeTable<'_>, root: &Path) -> Vec<Dra
         tenant: file.string("tenant").map(|text| text.value),
         user: user(&file).unwrap_or_default(),
         script: script(&file, &paths),
-        results: results(&file, true),
+        results: results(&file, true, &RESULT),
     };
     let items = |key| file.items(key, "a list of tables").iter();
     let cases = items("cases").filter_map(|item| case(report, item, &shared, &paths));
@@ -113,7 +113,7 @@ fn property(report: &Report, item: &Spanned<DeValue<'_>>, shared: &Shared) -> Op
     let runs = section.integer("runs").unwrap_or(RUNS);
     let ends = expect::ways(&section, "ends");
     // They answer every request that they fit, in each of the runs.
-    let results = results(&section, true);
+    let results = results(&section, true, &GIVEN);
     Some(Draft { results, property: Some(Property { runs, ends }), ..begin(&section, shared)? })
 }
 
@@ -138,7 +138,8 @@ fn case(report: &Report, item: &Spanned<DeValue<'_>>, shared: &Shared, paths: &P
         .file(&section, "cassette", "record it with `dalsegno test --from-run`, or correct the path")
         .zip(section.get("cassette"))
         .map(|(path, value)| Located { value: path, span: value.span() });
-    let (results, answers, expect) = (results(&section, false), answers(&section), expect::read(&section));
+    let (results, answers, expect) =
+        (results(&section, false, &RESULT), answers(&section), expect::read(&section));
     Some(Draft { results, shared: shared.results.clone(), answers, cassette, replies, expect, ..draft? })
 }
 
@@ -178,7 +179,7 @@ fn messages(section: &Section<'_>) -> Option<Vec<Message>> {
 }
 
 /// What the models reply, each as a script has it.
-fn replies(section: &Section<'_>) -> Option<Vec<Located<Value>>> {
+pub(super) fn replies(section: &Section<'_>) -> Option<Vec<Located<Value>>> {
     section.get("replies")?;
     let items = section.items("replies", "a list of tables").iter();
     let replies = items.filter_map(|item| {

@@ -2,6 +2,7 @@
 
 use std::io::{self, Stdout, stdout};
 use std::sync::Once;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use dalsegno_debugger::{HEIGHT_MIN, Key, Model, WIDTH_MIN, draw};
@@ -106,14 +107,22 @@ impl Drop for Screen {
     }
 }
 
+/// Whether the terminal is taken. Given back twice, it would move its cursor into what was written since.
+static IS_TAKEN: AtomicBool = AtomicBool::new(false);
+
 fn take() -> io::Result<()> {
     enable_raw_mode()?;
+    IS_TAKEN.store(true, Ordering::Relaxed);
     execute!(stdout(), EnterAlternateScreen, Hide).inspect_err(|_| {
+        IS_TAKEN.store(false, Ordering::Relaxed);
         let _ = disable_raw_mode();
     })
 }
 
 fn give_back() -> io::Result<()> {
+    if !IS_TAKEN.swap(false, Ordering::Relaxed) {
+        return Ok(());
+    }
     let shown = execute!(stdout(), Show, LeaveAlternateScreen);
     disable_raw_mode().and(shown)
 }
@@ -139,4 +148,53 @@ fn key(code: KeyCode, modifiers: KeyModifiers) -> Option<Key> {
         KeyCode::Backspace => Key::Backspace,
         _ => return None,
     })
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    /// Has the test below panic in a process of its own.
+    const PANICS: &str = "DALSEGNO_SCREEN_PANICS";
+
+    #[test]
+    fn panics_while_it_has_the_screen() {
+        if std::env::var_os(PANICS).is_none() {
+            return;
+        }
+        let _screen = Screen::enter().unwrap();
+        panic!("a defect of the debugger");
+    }
+
+    #[test]
+    fn a_panic_gives_the_terminal_back_once_and_before_it_says_anything() {
+        // `script` has a terminal of its own for a program; not every system has it.
+        let mut command = Command::new("script");
+        if command.arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_err() {
+            return;
+        }
+        let program = std::env::current_exe().unwrap();
+        let test = module_path!().split_once("::").unwrap().1;
+        let line = format!(
+            "'{}' --exact {test}::panics_while_it_has_the_screen --nocapture --test-threads=1; stty -a",
+            program.display()
+        );
+        let mut command = Command::new("script");
+        command.args(["-q", "-c", &line, "/dev/null"]).env(PANICS, "1").env("TERM", "xterm");
+        let output = command.stdin(Stdio::null()).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let place = |what: &str| text.find(what).unwrap_or_else(|| panic!("no {what:?} in {text:?}"));
+        let (entered, left, said) =
+            (place("\u{1b}[?1049h"), place("\u{1b}[?1049l"), place("a defect of the debugger"));
+        assert!(entered < left && left < said, "{text:?}");
+        assert_eq!(text.matches("\u{1b}[?1049l").count(), 1, "{text:?}");
+        let after = &text[said..];
+        // The cursor is there, lines are edited, and keys are shown.
+        assert!(text[entered..said].contains("\u{1b}[?25h"), "{text:?}");
+        for mode in ["icanon", "echo", "isig"] {
+            assert!(after.split_whitespace().any(|word| word == mode), "{mode}: {after:?}");
+        }
+    }
 }

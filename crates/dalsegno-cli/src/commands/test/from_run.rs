@@ -1,6 +1,8 @@
 //! `dalsegno test --from-run`: a case made of a recorded run.
 
-use dalsegno_cases::Cassette;
+use std::path::Path;
+
+use dalsegno_cases::{Cassette, CassetteError};
 use dalsegno_core::{Event, RunId};
 use dalsegno_history::{Inspection, Journal};
 use dalsegno_store::{Body, Record};
@@ -10,20 +12,15 @@ use crate::commands::journal::Kept;
 use crate::commands::{Context, select};
 use crate::error::Error;
 use crate::exit::Exit;
-use crate::render::text::short;
+use crate::render::text::{count, short};
 
 /// Writes a cassette of a run, and a file with a case that plays it.
 pub(crate) async fn from_run(given: &str, context: &mut Context<'_>) -> Result<Exit, Error> {
     let Kept { journal, .. } = context.reader().await?;
     let run = select::run(&journal, given).await?;
-    let inspection = journal.inspect(run, None).await?;
     let not = |why: String| Error::NotACase { run: short(run), why };
-    let session = whole(&journal, run, &inspection).await?;
-    let Inspection { config, records, summary, .. } = &inspection;
-    let request = journal.asked(run).await?;
-    let started = (run, summary.started_at, session.as_str());
-    let cassette = Cassette::record(config, started, &request, news(records))
-        .map_err(|error| not(format!("it cannot be folded again: {error}")))?;
+    let (cassette, inspection) = recorded(&journal, run).await?;
+    let Inspection { config, summary, .. } = &inspection;
     let stem = format!("{}-{}", summary.agent, short(run));
     let (tape, file) = (format!("tests/cassettes/{stem}.jsonl"), format!("tests/{stem}.toml"));
     let case =
@@ -39,6 +36,44 @@ pub(crate) async fn from_run(given: &str, context: &mut Context<'_>) -> Result<E
     context.output.note(format_args!("{file}, {tape}: written; look at them before you commit them"));
     context.output.note(format_args!("run it with `dalsegno test {stem}`"));
     Ok(Exit::Done)
+}
+
+/// The cassette of a run, from its journal.
+async fn recorded(journal: &Journal, run: RunId) -> Result<(Cassette, Inspection), Error> {
+    let inspection = journal.inspect(run, None).await?;
+    let session = whole(journal, run, &inspection).await?;
+    let Inspection { config, records, summary, .. } = &inspection;
+    let request = journal.asked(run).await?;
+    let started = (run, summary.started_at, session.as_str());
+    let cassette = Cassette::record(config, started, &request, news(records)).map_err(|error| {
+        Error::NotACase { run: short(run), why: format!("it cannot be folded again: {error}") }
+    })?;
+    Ok((cassette, inspection))
+}
+
+/// Refuses a file that is there and no cassette, before a run begins whose cassette it is to be.
+pub(crate) fn check(file: &Path) -> Result<(), Error> {
+    match Cassette::open(file) {
+        Ok(_) | Err(CassetteError::Changed | CassetteError::Version { .. }) => Ok(()),
+        Err(_) if !file.exists() => Ok(()),
+        Err(_) => Err(Error::NoCassette { path: file.to_owned() }),
+    }
+}
+
+/// Writes the cassette of a run that was just performed.
+pub(crate) async fn keep(
+    journal: &Journal,
+    run: RunId,
+    file: &Path,
+    context: &mut Context<'_>,
+) -> Result<(), Error> {
+    let (cassette, _) = recorded(journal, run).await?;
+    write(file.to_owned(), cassette.to_text().as_bytes())?;
+    let outcomes = count(cassette.len() as u64, "outcome");
+    context
+        .output
+        .note(format_args!("{}: {outcomes} written; look at them before you commit them", file.display()));
+    Ok(())
 }
 
 /// The session of a run that needs no other one to be folded.
