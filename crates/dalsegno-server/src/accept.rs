@@ -22,6 +22,7 @@ use tokio_io_timeout::TimeoutStream;
 use tower::ServiceExt as _;
 
 use crate::hands::Hands;
+use crate::health::Readiness;
 use crate::limits::Limits;
 use crate::routes::router;
 use crate::shared::Shared;
@@ -149,6 +150,7 @@ impl Server {
             hands: Hands::new(stopped.clone()),
             changes: Arc::default(),
             seals,
+            readiness: Readiness::default(),
             tls,
             engine: engine.clone(),
             keys,

@@ -13,6 +13,7 @@ use tokio::sync::watch;
 
 use crate::changes::Changes;
 use crate::hands::Hands;
+use crate::health::Readiness;
 use crate::limits::Limits;
 use crate::problem::Problem;
 use crate::tls::Tls;
@@ -28,6 +29,7 @@ pub(crate) struct Shared {
     pub(crate) hands: Hands,
     pub(crate) changes: Arc<Changes>,
     pub(crate) seals: Seals,
+    pub(crate) readiness: Readiness,
     /// What encrypts connections, if the server does so itself.
     pub(crate) tls: Option<Tls>,
     /// Whether the server is stopping.
