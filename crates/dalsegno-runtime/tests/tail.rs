@@ -144,3 +144,53 @@ async fn a_reply_that_streams_begins_anew_for_who_comes_back_and_has_no_gap() {
         assert!(matches!(next, Tailed::Records(_)), "{next:?}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_who_follow_a_run_see_the_same_records_from_pages_that_were_read_once() {
+    const MANY: usize = 200;
+    let folder = tempfile::tempdir().unwrap();
+    workspace(folder.path());
+    let engine = Engine::open(folder.path()).await.unwrap();
+    let agent = "ask".parse().unwrap();
+    let handle = engine.start(&agent, AgentRequest::text("x"), StartOptions::default()).await.unwrap();
+    let run = handle.run();
+    handle.finish().await.unwrap();
+    let all = engine.journal().store().read(run, 0).await.unwrap();
+    let mut tails = Vec::new();
+    for _ in 0..MANY {
+        tails.push(engine.tail(run, 0).await.unwrap());
+    }
+    // One asks and is not asked on: it keeps the page from no other.
+    let mut idle = engine.tail(run, 0).await.unwrap();
+    {
+        let mut asked = Box::pin(idle.next());
+        let _ = futures::poll!(&mut asked);
+        let read = futures::future::join_all(tails.iter_mut().map(|tail| tail.next())).await;
+        let (mut pages, mut kept) = (std::collections::BTreeSet::new(), Vec::new());
+        for tailed in read {
+            let Tailed::Records(records) = tailed.unwrap() else { panic!("records stand first") };
+            assert_eq!(records[..], all[..]);
+            pages.insert(records.as_ptr() as usize);
+            // It is kept, so that no other page can have its place in memory.
+            kept.push(records);
+        }
+        // A page is read anew after a second, however slow the machine is.
+        assert!(pages.len() < MANY / 4, "{} pages were read for {MANY} streams", pages.len());
+        assert!(matches!(asked.await.unwrap(), Tailed::Records(records) if records[..] == all[..]));
+    }
+    let answer = GateInput {
+        operation: None,
+        seen: None,
+        settlement: Settlement::Give { value: "3".into() },
+        by: None,
+    };
+    let handle = engine.resume(run, vec![answer]).await.unwrap();
+    handle.finish().await.unwrap();
+    let whole = engine.journal().store().read(run, 0).await.unwrap();
+    for mut tail in tails {
+        let (rest, status) = records(&mut tail).await;
+        // It may have been told of the rest at the question before.
+        let rest = if status == RunStatus::Suspended { records(&mut tail).await.0 } else { rest };
+        assert_eq!(rest, whole[all.len()..]);
+    }
+}

@@ -23,6 +23,7 @@ use tower::ServiceExt as _;
 
 use crate::documents::Turns;
 use crate::hands::Hands;
+use crate::health::Readiness;
 use crate::limits::Limits;
 use crate::pages::Pages;
 use crate::routes::router;
@@ -168,6 +169,7 @@ impl Server {
             hands: Hands::new(stopped.clone()),
             changes: Arc::default(),
             seals,
+            readiness: Readiness::default(),
             tls,
             pages: Pages::new(tickets),
             turns: Turns::default(),

@@ -106,22 +106,19 @@ pub(crate) async fn give(
         params::name("/by", by)?;
     }
     let latest = shared.journal().latest(run).await?;
-    let waits = match find(&latest.waiting, operation)? {
-        Some(waits) => waits,
-        None => {
-            if let Some(named) = operation {
-                // The same answer again, by a client that did not see the first one arrive.
-                let records = shared.journal().store().read(run, 0).await?;
-                if has_answer(&records, named, &answer) {
-                    return Ok(Given { operation, answer: Answered::Recorded, is_replay: true });
-                }
+    let Some(waits) = find(&latest.waiting, operation)? else {
+        if let Some(named) = operation {
+            // The same answer again, by a client that did not see the first one arrive.
+            let records = shared.journal().store().read(run, 0).await?;
+            if has_answer(&records, named, &answer) {
+                return Ok(Given { operation, answer: Answered::Recorded, is_replay: true });
             }
-            let detail = match operation {
-                Some(operation) => format!("operation {operation} of this run does not wait for an answer"),
-                None => "the run does not wait for an answer".to_owned(),
-            };
-            return Err(Problem::new(Code::Conflict, detail, "see `waiting_for` in `GET /v1/runs/{id}`"));
         }
+        let detail = match operation {
+            Some(operation) => format!("operation {operation} of this run does not wait for an answer"),
+            None => "the run does not wait for an answer".to_owned(),
+        };
+        return Err(Problem::new(Code::Conflict, detail, "see `waiting_for` in `GET /v1/runs/{id}`"));
     };
     match shown {
         Some(shown) if shown != waits.shown() => {

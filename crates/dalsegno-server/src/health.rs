@@ -1,18 +1,53 @@
 //! Whether the process lives, whether it takes work, and what it counts.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
 use dalsegno_access::Scope;
+use dalsegno_history::Journal;
 use dalsegno_telemetry::Metrics;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
 use utoipa_axum::routes;
 
 use crate::guard::Client;
 use crate::problem::{Code, Problem};
 use crate::routes::Route;
 use crate::shared::Shared;
+
+/// How long what was found stands: whoever asks has no key, and a write is a flush of the disk.
+const FRESH: Duration = Duration::from_secs(1);
+
+/// Whether the journal could be written, and when that was found out.
+#[derive(Debug, Default)]
+pub(crate) struct Readiness(Mutex<Option<(Instant, bool)>>);
+
+impl Readiness {
+    async fn check(&self, journal: &Journal) -> Result<(), Problem> {
+        let mut found = self.0.lock().await;
+        let is_ready = match *found {
+            Some((at, is_ready)) if at.elapsed() < FRESH => is_ready,
+            _ => {
+                let probed = journal.store().probe().await;
+                if let Err(error) = &probed {
+                    tracing::error!(%error, "the journal cannot be written");
+                }
+                *found = Some((Instant::now(), probed.is_ok()));
+                probed.is_ok()
+            }
+        };
+        match is_ready {
+            true => Ok(()),
+            false => {
+                let help = "see the log of the server, and whether its disk is full or read-only";
+                Err(Problem::new(Code::Unavailable, "the journal cannot be written", help).retry_after(2))
+            }
+        }
+    }
+}
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![
@@ -36,7 +71,7 @@ pub(crate) async fn live() -> &'static str {
 
 /// Says whether the process takes work.
 ///
-/// It does if the journal can be read and the server is not stopping.
+/// It does if the journal can be written and the server is not stopping. What a second ago was found stands.
 #[utoipa::path(
     get,
     path = "/readyz",
@@ -48,7 +83,7 @@ pub(crate) async fn ready(State(shared): State<Arc<Shared>>) -> Result<&'static 
     if shared.is_stopping() {
         return Err(Problem::stopping());
     }
-    shared.journal().store().version().await?;
+    shared.readiness.check(shared.journal()).await?;
     Ok("ok\n")
 }
 

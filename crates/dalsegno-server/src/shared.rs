@@ -14,6 +14,7 @@ use tokio::sync::watch;
 use crate::changes::Changes;
 use crate::documents::Turns;
 use crate::hands::Hands;
+use crate::health::Readiness;
 use crate::limits::Limits;
 use crate::pages::Pages;
 use crate::problem::Problem;
@@ -30,6 +31,7 @@ pub(crate) struct Shared {
     pub(crate) hands: Hands,
     pub(crate) changes: Arc<Changes>,
     pub(crate) seals: Seals,
+    pub(crate) readiness: Readiness,
     /// What encrypts connections, if the server does so itself.
     pub(crate) tls: Option<Tls>,
     pub(crate) pages: Pages,

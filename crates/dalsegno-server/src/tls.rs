@@ -103,7 +103,7 @@ impl Tls {
                 tracing::info!(path = %self.files.certificate.display(), "the certificate has changed");
             }
             Err(error) => {
-                tracing::error!(%error, "the certificate has changed, and the one from before stays in use")
+                tracing::error!(%error, "the certificate has changed, and the one from before stays in use");
             }
         }
     }

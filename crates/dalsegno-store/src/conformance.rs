@@ -78,6 +78,7 @@ macro_rules! conformance_tests {
             the_version_changes_with_every_change
             changes_of_statuses_are_followed_in_their_order
             who_follows_changes_misses_none
+            a_probe_writes_and_changes_nothing
             appends_of_many_runs_do_not_mix
             a_session_has_one_root_run_at_a_time
             a_session_is_free_after_every_end

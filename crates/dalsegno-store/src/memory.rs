@@ -530,6 +530,10 @@ impl Store for MemoryStore {
         Ok(self.shelf().version())
     }
 
+    async fn probe(&self) -> Result<(), StorageError> {
+        Ok(())
+    }
+
     async fn first(&self, run: RunId) -> Result<Record, ReadError> {
         self.shelf().run(run)?.first(run)
     }

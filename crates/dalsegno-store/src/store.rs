@@ -167,6 +167,14 @@ pub trait Store: Send + Sync {
         Err(StorageError::unsupported().into())
     }
 
+    /// Writes something that changes nothing, to learn whether the journal can be written: on the disk, as an append is.
+    ///
+    /// # Errors
+    /// When the storage fails, such as a full or read-only disk. By default always: a store may lack it.
+    async fn probe(&self) -> Result<(), StorageError> {
+        Err(StorageError::unsupported())
+    }
+
     /// Reads a run's first record, `started`, and verifies it and the run's entry. It is cheap, however long the run is.
     ///
     /// # Errors

@@ -1,11 +1,12 @@
 //! Where a run came from.
 
-#[cfg(feature = "openapi")]
-use crate::schema;
 use dalsegno_core::{AgentConfig, Mind, OperationId, RunId};
 use dalsegno_history::{Inspection, Journal, Latest};
-use dalsegno_store::{Body, Record, RunSummary};
+use dalsegno_store::Body;
 use serde::Serialize;
+
+#[cfg(feature = "openapi")]
+use crate::schema;
 
 /// Where a run came from. What is unknown or does not apply is left out.
 #[derive(Debug, Default, Serialize)]

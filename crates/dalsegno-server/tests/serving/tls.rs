@@ -93,6 +93,23 @@ async fn a_client_that_never_greets_has_no_place_for_long_and_others_are_served(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn beyond_loopback_it_serves_with_a_certificate_and_a_key() {
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path());
+    let world = World::new().await;
+    let telemetry =
+        || dalsegno_telemetry::Telemetry::start(dalsegno_telemetry::TelemetryConfig::default()).unwrap();
+    let open = || ServeSettings { address: SocketAddr::from(([0, 0, 0, 0], 0)), ..encrypted(folder.path()) };
+    let bind =
+        || dalsegno_server::Server::bind(world.engine.clone(), world.keys.clone(), telemetry(), open());
+    assert!(matches!(bind().await, Err(dalsegno_server::ServeError::NoKeys { .. })));
+    world.all("acme");
+    assert!(bind().await.unwrap().is_encrypted());
+    std::fs::write(folder.path().join("key.pem"), "").unwrap();
+    assert!(matches!(bind().await, Err(dalsegno_server::ServeError::Tls(_))));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_event_stream_comes_through_tls_as_it_is() {
     let folder = tempfile::tempdir().unwrap();
     let certificate = write(folder.path());

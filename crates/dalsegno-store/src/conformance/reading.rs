@@ -163,6 +163,18 @@ pub async fn who_follows_changes_misses_none<S: Store>(new: impl Fn() -> S) {
     assert_eq!(number, store.last_change().await.unwrap());
 }
 
+/// The title says it.
+pub async fn a_probe_writes_and_changes_nothing<S: Store>(new: impl Fn() -> S) {
+    let (store, owner) = (new(), Owner::in_process());
+    let mut lease = create(&store, new_run(1, &owner)).await;
+    let before = (store.summary(lease.run()).await.unwrap(), store.last_change().await.unwrap());
+    store.probe().await.unwrap();
+    assert_eq!((store.summary(lease.run()).await.unwrap(), store.last_change().await.unwrap()), before);
+    assert_eq!(store.changed(before.1, 9).await.unwrap(), []);
+    // The lease holds as before.
+    store.append(&mut lease, vec![note(1)]).await.unwrap();
+}
+
 fn completed(time: u64) -> NewRecord {
     NewRecord::new(at(time), Body::Completed { response: response(Status::Completed) })
 }

@@ -277,6 +277,10 @@ impl Store for SqliteStore {
         version.map_err(|error| StorageError::new(self.readers.path.to_str(), error).into())
     }
 
+    async fn probe(&self) -> Result<(), StorageError> {
+        self.writer.call(|connection| write::probe(connection).map_err(Fault::Storage)).await
+    }
+
     async fn first(&self, run: RunId) -> Result<Record, ReadError> {
         self.readers.call(move |connection| read::first_record(connection, run)).await
     }

@@ -171,6 +171,11 @@ pub(super) fn insert_run(
     Ok(row)
 }
 
+/// Writes the number of the latest change once more.
+pub(super) fn probe(connection: &Connection) -> Result<(), rusqlite::Error> {
+    connection.prepare_cached("UPDATE change SET number = number")?.execute([]).map(drop)
+}
+
 /// Draws the number of a change. A transaction that is given up gives it back.
 fn next_change(connection: &Connection) -> Result<i64, rusqlite::Error> {
     connection
