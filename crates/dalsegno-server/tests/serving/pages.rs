@@ -469,7 +469,8 @@ async fn what_was_erased_is_on_no_page_that_was_looked_at_before() {
         }
         let only = (!whole).then(|| operation.parse().unwrap());
         world.engine.journal().erase(id.parse().unwrap(), only).await.unwrap();
-        for page in &pages {
+        // The answer of the run is in a record of its own.
+        for page in &pages[usize::from(!whole)..] {
             let text = browser.get(page).await.text;
             assert!(!text.contains("424242") && (!whole || !text.contains("SECRET-TEXT")), "{page}: {text}");
         }
