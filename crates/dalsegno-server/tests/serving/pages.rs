@@ -177,7 +177,7 @@ async fn every_page_says_what_a_browser_may_do_with_it() {
             assert!(policy.contains(part), "{path}: {policy}");
         }
         assert!(!policy.contains("unsafe"), "{policy}");
-        assert_eq!(answer.header("referrer-policy").as_deref(), Some("no-referrer"), "{path}");
+        assert_eq!(answer.header("referrer-policy").as_deref(), Some("same-origin"), "{path}");
         assert_eq!(answer.header("x-content-type-options").as_deref(), Some("nosniff"), "{path}");
         assert_eq!(answer.header("cache-control").as_deref(), Some("no-store"), "{path}");
         assert!(answer.header("content-type").unwrap().starts_with("text/html"), "{path}");
