@@ -171,7 +171,16 @@ impl Chromium {
             key if key.chars().count() == 1 => key,
             _ => "",
         };
-        let down = json!({ "type": "keyDown", "key": key, "text": text, "modifiers": modifiers });
+        // What the browser itself does with a key, such as closing a dialog, goes by its number.
+        let code = match key {
+            "Tab" => 9,
+            "Enter" => 13,
+            "Escape" => 27,
+            _ => 0,
+        };
+        let down = json!({
+            "type": "keyDown", "key": key, "text": text, "modifiers": modifiers, "windowsVirtualKeyCode": code,
+        });
         self.call("Input.dispatchKeyEvent", &down);
         self.call("Input.dispatchKeyEvent", &json!({ "type": "keyUp", "key": key, "modifiers": modifiers }));
     }

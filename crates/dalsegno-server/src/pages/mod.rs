@@ -96,7 +96,8 @@ async fn guarded(request: Request, next: Next) -> Response {
 fn guard(mut response: Response) -> Response {
     let headers = response.headers_mut();
     headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
-    headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    // Not `no-referrer`: with that, browsers send `Origin: null` with the forms of a page.
+    headers.insert(REFERRER_POLICY, HeaderValue::from_static("same-origin"));
     for (name, value) in [
         ("cross-origin-opener-policy", "same-origin"),
         ("cross-origin-resource-policy", "same-origin"),

@@ -177,7 +177,7 @@ async fn every_page_says_what_a_browser_may_do_with_it() {
             assert!(policy.contains(part), "{path}: {policy}");
         }
         assert!(!policy.contains("unsafe"), "{policy}");
-        assert_eq!(answer.header("referrer-policy").as_deref(), Some("no-referrer"), "{path}");
+        assert_eq!(answer.header("referrer-policy").as_deref(), Some("same-origin"), "{path}");
         assert_eq!(answer.header("x-content-type-options").as_deref(), Some("nosniff"), "{path}");
         assert_eq!(answer.header("cache-control").as_deref(), Some("no-store"), "{path}");
         assert!(answer.header("content-type").unwrap().starts_with("text/html"), "{path}");
@@ -469,7 +469,8 @@ async fn what_was_erased_is_on_no_page_that_was_looked_at_before() {
         }
         let only = (!whole).then(|| operation.parse().unwrap());
         world.engine.journal().erase(id.parse().unwrap(), only).await.unwrap();
-        for page in &pages {
+        // The answer of the run is in a record of its own.
+        for page in &pages[usize::from(!whole)..] {
             let text = browser.get(page).await.text;
             assert!(!text.contains("424242") && (!whole || !text.contains("SECRET-TEXT")), "{page}: {text}");
         }
