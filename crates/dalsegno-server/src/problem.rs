@@ -316,7 +316,7 @@ impl Problem {
 
 /// A problem as JSON, beside the answer that has it as its body.
 #[derive(Debug, Clone)]
-pub(crate) struct Document(pub(crate) serde_json::Value);
+pub(crate) struct Told(pub(crate) serde_json::Value);
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
@@ -332,7 +332,7 @@ impl IntoResponse for Problem {
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         // The pages say the same in another form.
-        response.extensions_mut().insert(Document(self.document()));
+        response.extensions_mut().insert(Told(self.document()));
         response
     }
 }

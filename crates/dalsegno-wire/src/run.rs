@@ -34,7 +34,7 @@ pub struct Run {
     output: Option<Value>,
     /// The operations that wait for an answer.
     waiting_for: Vec<Waiting>,
-    /// When it can go on by itself.
+    /// When it can resume by itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::Time>))]
     wake_at: Option<String>,

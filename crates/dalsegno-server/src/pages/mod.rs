@@ -30,7 +30,7 @@ use dalsegno_web::notice::NoticePage;
 use dalsegno_web::{Section, Shell, Template};
 
 use self::walks::Walks;
-use crate::problem::{Code, Document, Problem};
+use crate::problem::{Code, Problem, Told};
 use crate::shared::Shared;
 
 /// What a browser may do on a page: load style and scripts of this server, ask this server, and send forms to it. No text becomes
@@ -140,7 +140,7 @@ pub(crate) fn shell(access: &Access, section: Section) -> Shell {
 
 /// A problem as a page.
 fn notice(shell: Shell, response: Response) -> Response {
-    let Some(Document(document)) = response.extensions().get::<Document>() else { return response };
+    let Some(Told(document)) = response.extensions().get::<Told>() else { return response };
     let text = |key: &str| {
         let text = document[key].as_str().unwrap_or_default();
         let mut letters = text.chars();
