@@ -211,7 +211,7 @@ pub fn encoded(text: &str) -> String {
     for byte in text.bytes() {
         match byte {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
-                encoded.push(char::from(byte))
+                encoded.push(char::from(byte));
             }
             byte => encoded.push_str(&format!("%{byte:02X}")),
         }
