@@ -39,6 +39,26 @@ impl Drop for Served {
     }
 }
 
+#[test]
+fn a_sign_in_link_is_printed_where_it_is_asked_for_and_not_into_a_log() {
+    let workspace = desk("10");
+    for (is_asked, expected) in
+        [(false, "no active access key"), (true, "open the debugger: http://127.0.0.1:")]
+    {
+        let mut arguments = vec!["serve", "--address", "127.0.0.1:0"];
+        arguments.extend(is_asked.then_some("--sign-in-link"));
+        let mut child =
+            workspace.command(&arguments).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let first = lines.next().unwrap().unwrap();
+        let second = lines.next().unwrap().unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(first.starts_with("serves at http://127.0.0.1:"), "{first}");
+        assert!(second.starts_with(expected), "{second}");
+    }
+}
+
 /// The same desk, whose tool waits for a person.
 fn guarded(said: &str) -> Workspace {
     let workspace = desk(said);
@@ -165,6 +185,26 @@ fn a_call_is_approved_with_edited_arguments_then_forked_with_an_edited_outcome_a
     // The outcome that did not fit.
     let troubles = page.troubles();
     assert!(troubles.len() == 1 && troubles[0].to_string().contains("status of 422"), "{troubles:?}");
+}
+
+#[test]
+fn a_run_that_is_looked_at_grows_by_its_stream() {
+    let Some(browser) = found() else { return };
+    let workspace = guarded("10");
+    workspace.dalsegno(&["run", "desk", "Please."]);
+    let served = Served::start(&workspace);
+    let mut page = signed_in(&browser, &served);
+    page.until("document.querySelector('a[data-open]')");
+    page.press("j");
+    page.press("Enter");
+    page.until("document.querySelector('.head .mark.wait') && document.querySelector('.waits')");
+    page.ask("window.before = true");
+    // Another process goes on with it.
+    workspace.succeed(&["resume", "last", "--approve", "--shown", &workspace.seen()]);
+    page.until("document.querySelector('.head .mark.good') && document.getElementById('row-end')");
+    page.until("!document.querySelector('.waits') && document.body.innerText.includes('Paid: 10')");
+    assert_eq!(page.ask("window.before"), true, "the page was not loaded anew");
+    assert_eq!(page.troubles(), Vec::<&Value>::new());
 }
 
 #[test]

@@ -16,7 +16,7 @@ use axum::http::{HeaderMap, HeaderValue, Method};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use dalsegno_access::{Access, Refused, Scope};
-use dalsegno_web::Section;
+use dalsegno_web::{Section, Shell};
 
 use super::{notice, shell, sign_in};
 use crate::guard::{address, is_this_machine, without_port};
@@ -96,7 +96,7 @@ pub(super) async fn signed_in(
 ) -> Response {
     let access = match admit(&shared, &request) {
         Ok(access) => access,
-        Err(refused) => return refused,
+        Err(refused) => return *refused,
     };
     let around = shell(&access, Section::None);
     let checked = shared.limits.request(access.key());
@@ -109,27 +109,21 @@ pub(super) async fn signed_in(
     notice(around, next.run(request).await)
 }
 
-fn admit(shared: &Shared, request: &Request) -> Result<Access, Response> {
+fn admit(shared: &Shared, request: &Request) -> Result<Access, Box<Response>> {
     let back = request.uri().path_and_query().map_or("/runs", |address| address.as_str());
     let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
     let back = if is_read { back } else { "/runs" };
-    let key = match key_of(request) {
-        Ok(Some(key)) => key,
-        Ok(None) => return Err(sign_in::ask(back, None)),
-        Err(problem) => return Err(notice(dalsegno_web::Shell::signed_out(), problem.into_response())),
-    };
-    shared.keys.check(key, shared.now()).map_err(|refused| match refused {
-        Refused::Unavailable(_) => {
-            notice(dalsegno_web::Shell::signed_out(), Problem::from(refused).into_response())
-        }
-        refused => {
+    let told = |problem: Problem| Box::new(notice(Shell::signed_out(), problem.into_response()));
+    let Some(key) = key_of(request).map_err(told)? else { return Err(Box::new(sign_in::ask(back, None))) };
+    match shared.keys.check(key, shared.now()) {
+        Ok(access) => Ok(access),
+        Err(refused @ Refused::Unavailable(_)) => Err(told(refused.into())),
+        Err(refused) => {
             let counted = address(request).map_or(Ok(()), |address| shared.limits.failure(address));
-            match counted {
-                Ok(()) => sign_in::ask(back, Some(&format!("You are signed out: {refused}."))),
-                Err(problem) => notice(dalsegno_web::Shell::signed_out(), problem.into_response()),
-            }
+            counted.map_err(told)?;
+            Err(Box::new(sign_in::ask(back, Some(&format!("You are signed out: {refused}.")))))
         }
-    })
+    }
 }
 
 #[cfg(test)]
