@@ -51,7 +51,7 @@ fn errors(loaded: &Loaded) -> Vec<(String, Code)> {
 
 fn says(workspace: &Workspace, tenant: &str, tool: &str) -> Option<String> {
     let toolkits = workspace.toolkits_for(tenant);
-    Some(toolkits.get(tool)?.toolkit.tools()[0].description().to_string())
+    Some(toolkits.get(tool)?.toolkit.tools()[0].description())
 }
 
 #[test]
