@@ -50,7 +50,8 @@ fn errors(loaded: &Loaded) -> Vec<(String, Code)> {
 }
 
 fn says(workspace: &Workspace, tenant: &str, tool: &str) -> Option<String> {
-    workspace.toolkits_for(tenant).get(tool).map(|file| file.toolkit.tools()[0].description().to_owned())
+    let toolkits = workspace.toolkits_for(tenant);
+    Some(toolkits.get(tool)?.toolkit.tools()[0].description())
 }
 
 #[test]

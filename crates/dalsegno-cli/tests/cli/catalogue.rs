@@ -92,7 +92,7 @@ fn the_command_uses_what_the_server_writes_and_brings_it_into_files() {
     // Cases read the files alone.
     workspace.write(
         "tests/speaker.toml",
-        "agent = \"speaker\"\n[[cases]]\nname = \"it speaks\"\ninput = \"x\"\n[cases.expect]\nanswer = \"of the file\"\n",
+        "agent = \"speaker\"\n[[cases]]\nname = \"it speaks\"\ninput = \"x\"\nanswer_contains = \"of the file\"\n",
     );
     let tested = workspace.command(&["test"]).output().unwrap();
     assert!(tested.status.success(), "{}", workspace.shown(&tested));
