@@ -88,7 +88,7 @@ fn check_keys(section: &Section<'_>, of: &Asked) {
         Asked::Mail(_) => ("a mail", &["returns", "text", "error", "status", "replies"]),
         Asked::Agent(_) => ("an agent", &["status"]),
     };
-    for key in none {
+    for key in none.iter().filter(|key| section.form(key).is_some()) {
         if let Some(span) = section.key_span(key) {
             section
                 .report
@@ -100,7 +100,9 @@ fn check_keys(section: &Section<'_>, of: &Asked) {
 
 fn gives(section: &Section<'_>) -> Option<Gives> {
     let answers = ["returns", "text", "status"].iter().any(|key| section.has(key));
-    let kinds = [answers, section.has("error"), section.has("fails"), section.has("replies")];
+    // What models reply in a property is made up.
+    let is_run = section.form("replies").is_some() && section.has("replies");
+    let kinds = [answers, section.has("error"), section.has("fails"), is_run];
     if kinds.iter().filter(|kind| **kind).count() > 1 {
         section
             .report
@@ -120,8 +122,8 @@ fn gives(section: &Section<'_>) -> Option<Gives> {
             .error(Code::NoEffect, span, "`message` is that of a failure, and this result is none")
             .help("add `fails = \"…\"`, or remove it");
     }
-    if let Some(replies) = replies(section) {
-        return Some(Gives::Run(replies));
+    if is_run {
+        return replies(section).map(Gives::Run);
     }
     if let Some(error) = section.string("error") {
         return Some(Gives::Error(error.value));
