@@ -153,7 +153,7 @@ impl Kind {
     fn operation(
         &self,
         id: &str,
-        summary: String,
+        summary: &str,
         description: &str,
         parameters: &[Value],
         ok: &Value,
@@ -199,7 +199,7 @@ impl Kind {
         };
         let operation = self.operation(
             id,
-            format!("Lists the {word}."),
+            &format!("Lists the {word}."),
             description,
             &parameters,
             &json!({ "200": sent("What there is.", page) }),
@@ -220,7 +220,7 @@ impl Kind {
         });
         let operation = self.operation(
             &format!("show_{}", self.id),
-            format!("Shows the document of a {}.", self.word),
+            &format!("Shows the document of a {}.", self.word),
             "The text that is in use, whether it is a file of the workspace or was written here.",
             &parameters,
             &json!({ "200": shown, "304": { "description": "You have the version that is in use." } }),
@@ -240,7 +240,7 @@ impl Kind {
         };
         let mut operation = self.operation(
             &format!("put_{}", self.id),
-            format!("Writes the document of a {}.", self.word),
+            &format!("Writes the document of a {}.", self.word),
             "It is checked with everything that it touches first; with an error nothing is written, and `diagnostics` says where. Each \
              process uses it from its next start of a run on; runs that have begun keep what they began with.",
             &self.preconditions(),
@@ -254,7 +254,7 @@ impl Kind {
     pub(super) fn delete(&self, handler: Handler) -> Route {
         let operation = self.operation(
             &format!("delete_{}", self.id),
-            format!("Deletes the document of a {}.", self.word),
+            &format!("Deletes the document of a {}.", self.word),
             "The file below it is in use again, if there is one. Earlier versions can still be read.",
             &self.preconditions(),
             &json!({ "200": sent("It is deleted.", "Uncovered") }),
@@ -267,7 +267,7 @@ impl Kind {
     pub(super) fn versions(&self, handler: Handler) -> Route {
         let operation = self.operation(
             &format!("list_{}_versions", self.id),
-            format!("Lists the changes of the document of a {}.", self.word),
+            &format!("Lists the changes of the document of a {}.", self.word),
             "The newest first, each with the key that made it. A file has none.",
             &self.parameters(false),
             &json!({ "200": sent("The changes that are kept.", "DocumentVersions") }),
@@ -279,7 +279,7 @@ impl Kind {
     pub(super) fn version(&self, handler: Handler) -> Route {
         let operation = self.operation(
             &format!("show_{}_version", self.id),
-            format!("Shows an earlier document of a {}.", self.word),
+            &format!("Shows an earlier document of a {}.", self.word),
             "The text of one version, also of one that is not in use any more.",
             &self.parameters(true),
             &json!({ "200": self.shown() }),
@@ -291,7 +291,7 @@ impl Kind {
     pub(super) fn check(&self, handler: Handler) -> Route {
         let mut operation = self.operation(
             &format!("check_{}", self.id),
-            format!("Checks a document of a {}.", self.word),
+            &format!("Checks a document of a {}.", self.word),
             "With everything that it touches, as a write would; nothing is written.",
             &self.parameters(false),
             &json!({ "200": sent("What the check found.", "DocumentCheck") }),
@@ -303,7 +303,7 @@ impl Kind {
     pub(super) fn trial(&self, handler: Handler) -> Route {
         let mut operation = self.operation(
             &format!("try_{}", self.id),
-            format!("Tries a {}.", self.word),
+            &format!("Tries a {}.", self.word),
             "One call outside of any run. Its requests are answered from `recording`, or sent with `live`, which takes the scopes \
              `runs:write` and `answers:write`: no person is asked.",
             &self.parameters(false),
