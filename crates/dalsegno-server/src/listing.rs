@@ -114,6 +114,7 @@ pub(crate) async fn list(
     headers: HeaderMap,
     Params(query): Params<Query>,
 ) -> Result<Response, Problem> {
+    // A stream has no pages, and refuses what is no page all the same.
     page(query.limit)?;
     formed(query.cursor.as_deref())?;
     if let Some(after) = &query.after {
@@ -183,6 +184,7 @@ pub(crate) async fn find(
     let facts = serde_json::json!([access.tenant(), agent, status, waiting, session, tenant, parent, root]);
     let list = List::of("runs", &facts);
     let (limit, cursor) = (page(query.limit)?, query.cursor.clone());
+    formed(cursor.as_deref())?;
     let Some(wanted) = Wanted::read(shared, access, query).await? else {
         return Ok(Page { items: Vec::new(), next: None });
     };

@@ -250,6 +250,11 @@ impl Problem {
         self.code == Code::Erased
     }
 
+    /// Says whether the request does not fit the state of the run.
+    pub(crate) fn is_conflict(&self) -> bool {
+        self.code == Code::Conflict
+    }
+
     /// Says whether something in the request is wrong, which can be corrected.
     pub(crate) fn is_invalid(&self) -> bool {
         matches!(self.code, Code::Invalid | Code::BadRequest)

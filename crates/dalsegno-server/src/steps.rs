@@ -6,7 +6,7 @@ use axum::Json;
 use axum::extract::{Path, State};
 use dalsegno_access::Scope;
 use dalsegno_history::{RunDiff, Walk};
-use dalsegno_wire::{Step, schema};
+use dalsegno_wire::{ShownStep, schema};
 use serde::Deserialize;
 use utoipa::IntoParams;
 use utoipa_axum::routes;
@@ -37,13 +37,13 @@ pub(crate) fn routes() -> Vec<Route> {
         ("id" = schema::RunId, Path, description = "The run."),
         ("step" = String, Path, description = "The number of a step of the run's own, or `end` for how it ended."),
     ),
-    responses((status = 200, description = "The step.", body = Step)),
+    responses((status = 200, description = "The step.", body = ShownStep)),
 )]
 pub(crate) async fn step(
     State(shared): State<Arc<Shared>>,
     Client(access): Client,
     Path((id, step)): Path<(String, String)>,
-) -> Result<Json<Step>, Problem> {
+) -> Result<Json<ShownStep>, Problem> {
     let run = shared.run(&access, &id).await?.run;
     let mut walk = shared.pages.walks().open(shared.journal(), run).await?;
     walk.read_all().await?;
@@ -53,7 +53,7 @@ pub(crate) async fn step(
         let detail = format!("the state of this step cannot be computed: {why}");
         Problem::new(Code::Conflict, detail, "see the records with `GET /v1/runs/{id}/events`")
     })?;
-    Ok(Json(Step::of(run, &scene)))
+    Ok(Json(ShownStep::of(run, &scene)))
 }
 
 /// The place of a step by its number, or of the end.

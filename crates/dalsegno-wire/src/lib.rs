@@ -18,4 +18,4 @@ pub use event::{Entry, Event, Events};
 pub use lineage::Lineage;
 pub use operation::{attempts, elapsed};
 pub use run::{ErasedRun, Listed, Replayed, Run, Shown, Standing, Waiting, end};
-pub use step::Step;
+pub use step::ShownStep;

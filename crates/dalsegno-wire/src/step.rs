@@ -12,8 +12,8 @@ use crate::schema;
 
 /// A step of a run, or its end. The keys are a promise.
 #[derive(Debug, Serialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct Step {
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = Step))]
+pub struct ShownStep {
     /// The run.
     #[cfg_attr(feature = "openapi", schema(value_type = schema::RunId))]
     run_id: RunId,
@@ -71,7 +71,7 @@ struct StepOperation {
     outcome: Option<Outcome>,
 }
 
-impl Step {
+impl ShownStep {
     /// A step of this run.
     pub fn of(run: RunId, scene: &Scene) -> Self {
         let records = by_operation(&scene.records);

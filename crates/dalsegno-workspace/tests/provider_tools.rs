@@ -11,9 +11,9 @@ fn written(agent: &str) -> Loaded {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("agents")).unwrap();
     let settings = "\
-        [models.claude]\nprovider = 'anthropic'\nmodel = 'c'\n\
-        [models.chat]\nprovider = 'openai'\nmodel = 'g'\n\
-        [models.searching]\nprovider = 'openai-responses'\nmodel = 'g'\nprovider_tools = ['web_search']\n";
+        [models.claude]\nprovider = 'anthropic'\nmodel = 'c'\napi_key = { env = 'K' }\n\
+        [models.chat]\nprovider = 'openai'\nmodel = 'g'\napi_key = { env = 'K' }\n\
+        [models.searching]\nprovider = 'openai-responses'\nmodel = 'g'\napi_key = { env = 'K' }\nprovider_tools = ['web_search']\n";
     fs::write(folder.path().join("dalsegno.toml"), settings).unwrap();
     fs::write(folder.path().join("agents/a.toml"), format!("name = 'a'\n{agent}")).unwrap();
     Workspace::load(folder.path())
@@ -98,7 +98,7 @@ fn what_such_a_tool_cannot_have_is_refused() {
         ),
         (
             "settings.'provider.web_search' = { timeout = '1s' }",
-            "unknown-tool: the tool `provider.web_search` does not exist",
+            "invalid-value: `provider.web_search` cannot have settings",
         ),
     ];
     for (rule, expected) in cases {

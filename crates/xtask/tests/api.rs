@@ -7,13 +7,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The library that programs add, and the crates whose types it re-exports.
-const LIBRARIES: [&str; 7] = [
+const LIBRARIES: [&str; 8] = [
     "dalsegno",
     "dalsegno-core",
     "dalsegno-history",
     "dalsegno-models",
     "dalsegno-runtime",
     "dalsegno-store",
+    "dalsegno-test",
     "dalsegno-workspace",
 ];
 

@@ -380,6 +380,12 @@ fn object(description: &str, required: &[&str], properties: &Value) -> RefOr<Sch
     }))
 }
 
+/// Any JSON value.
+fn any(description: &str) -> Value {
+    let types = ["object", "array", "string", "number", "boolean", "null"];
+    json!({ "description": description, "type": types })
+}
+
 /// The schemas of what is sent and returned.
 fn schemas() -> Vec<(String, RefOr<Schema>)> {
     let by = json!({
@@ -405,7 +411,7 @@ fn schemas() -> Vec<(String, RefOr<Schema>)> {
         (
             "ToolDocument",
             read(
-                json!({ "type": "object", "description": "A declarative tool or toolkit, as the book describes it." }),
+                json!({ "type": "object", "description": "A declarative tool or toolkit, as the book describes it.", "additionalProperties": true }),
             ),
         ),
         (
@@ -498,9 +504,9 @@ fn schemas() -> Vec<(String, RefOr<Schema>)> {
             read(json!({
                 "type": "object", "description": "What is tried.", "additionalProperties": false,
                 "properties": {
-                    "document": { "description": "A document that need not be written; the one in use without it." },
+                    "document": any("A document that need not be written; the one in use without it."),
                     "action": { "type": ["string", "null"], "description": "The action of a toolkit." },
-                    "params": { "description": "The arguments." },
+                    "params": any("The arguments."),
                     "user": { "type": "object", "description": "What is known of the user, as a start has it." },
                     "tenant": { "type": ["string", "null"], "description": "On whose behalf, for a document that all tenants share." },
                     "live": { "type": "boolean", "description": "Whether requests are sent." },
@@ -514,8 +520,8 @@ fn schemas() -> Vec<(String, RefOr<Schema>)> {
                 "What came of a try.",
                 &["outcome", "writes", "recording"],
                 &json!({
-                    "outcome": { "description": "The outcome of the call." },
-                    "writes": { "description": "What it would remember in the memory of an agent." },
+                    "outcome": any("The outcome of the call."),
+                    "writes": any("What it would remember in the memory of an agent."),
                     "recording": { "type": "object", "description": "The requests with their answers, to be sent as `recording`." },
                 }),
             ),

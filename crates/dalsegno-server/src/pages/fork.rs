@@ -107,7 +107,8 @@ pub(super) async fn fork(
     let refused = match read(&form, op.as_deref(), at.trim(), model.clone()) {
         Ok(body) => match fork::perform(&shared, &access, &id, body).await {
             Ok(run) => return Ok(Redirect::to(&format!("/runs/{run}")).into_response()),
-            Err(problem) if problem.is_invalid() => {
+            // A step or an outcome that does not fit the run can be corrected as well.
+            Err(problem) if problem.is_invalid() || problem.is_conflict() => {
                 problem.document()["detail"].as_str().unwrap_or_default().to_owned()
             }
             Err(problem) => return Err(problem),

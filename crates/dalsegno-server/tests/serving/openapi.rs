@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use dalsegno_access::Scope;
 use serde_json::{Value, json};
 
+use crate::catalogue::{ANY, NEW, says};
 use crate::world::World;
 
 /// The operations of the document: the path, the method, and what is said of it.
@@ -54,7 +55,9 @@ fn every_address_is_in_the_document_with_its_scope_and_nothing_else_is() {
         .collect();
     assert_eq!(told, served);
     let scopes: BTreeSet<&str> = told.iter().filter_map(|(_, _, scope)| scope.as_deref()).collect();
-    assert_eq!(scopes, Scope::ALL.iter().map(|scope| scope.as_str()).collect(), "a scope without an address");
+    // What is taken besides, for some documents.
+    let addressed = Scope::ALL.iter().filter(|scope| **scope != Scope::TenantsAdmin);
+    assert_eq!(scopes, addressed.map(|scope| scope.as_str()).collect(), "a scope without an address");
 }
 
 #[test]
@@ -76,7 +79,8 @@ fn everything_in_the_document_is_described_and_can_be_found() {
         assert!(responses.keys().any(|status| status.starts_with('2')), "{place}");
         for (status, response) in responses {
             assert!(!response["description"].as_str().unwrap_or_default().is_empty(), "{place}: {status}");
-            let is_problem = !status.starts_with('2');
+            // 304 has no body.
+            let is_problem = !matches!(status.as_bytes()[0], b'2' | b'3');
             let sent = &response["content"]["application/problem+json"]["schema"]["$ref"];
             assert_eq!(sent == "#/components/schemas/Problem", is_problem, "{place}: {status}");
         }
@@ -183,11 +187,16 @@ async fn the_examples_of_the_document_are_understood() {
     let acme = world.all("acme");
     for (path, method, operation) in operations(&document) {
         let body = &operation["requestBody"]["content"]["application/json"];
-        if operation.get("requestBody").is_none() {
+        // What a document of TOML means, its own tests ask.
+        if operation.get("requestBody").is_none() || body.is_null() {
             continue;
         }
         let name = body["schema"]["$ref"].as_str().unwrap().rsplit('/').next().unwrap();
         fits(&document, name, &body["example"]);
+        if !path.starts_with("/v1/runs") {
+            // The tests of documents send these.
+            continue;
+        }
         // The run is not there: all else is in order.
         let path = path.replace("{id}", "00000000000000000000000000000000");
         let answer = acme
@@ -200,4 +209,33 @@ async fn the_examples_of_the_document_are_understood() {
             .await;
         answer.is_problem(404, "not_found");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_server_sends_of_documents_fits_as_well() {
+    let world = World::new().await;
+    let document = dalsegno_server::openapi();
+    let all = world.all("*");
+    let json = "application/json";
+    for path in ["/v1/tools/word", "/v1/tenants/acme/tools/word"] {
+        let written = all.put(path, "json", NEW, &says("word", "hi")).await;
+        assert_eq!(written.status, 201, "{written:?}");
+        fits(&document, "DocumentEntry", &written.json());
+        fits(&document, "DocumentVersions", &all.get(&format!("{path}/versions")).await.json());
+        let body = says("word", "hello");
+        let checked =
+            all.send("POST", &format!("{path}/check"), &[("content-type", json)], body.as_bytes()).await;
+        fits(&document, "DocumentCheck", &checked.json());
+        let asked = json!({ "params": {} });
+        fits(&document, "Try", &asked);
+        fits(&document, "Tried", &all.post(&format!("{path}/try"), &asked).await.json());
+    }
+    for path in ["/v1/tools", "/v1/tenants/acme/tools"] {
+        fits(&document, "ToolListing", &all.get(path).await.json());
+    }
+    fits(&document, "TenantListing", &all.get("/v1/tenants").await.json());
+    let broken = all.put("/v1/tools/broken", "json", NEW, "{ \"name\": 1 }").await;
+    fits(&document, "Problem", &broken.is_problem(422, "invalid").json());
+    fits(&document, "Diagnostic", &broken.json()["diagnostics"][0]);
+    fits(&document, "Uncovered", &all.delete("/v1/tenants/acme/tools/word", ANY).await.json());
 }

@@ -3,10 +3,12 @@
 //! Such a tool runs within a reply, so nothing of ours stands before it: no approval, no rule about arguments, no setting. What is
 //! left is whether a model may have it at all.
 
+use std::collections::BTreeMap;
+
 use dalsegno_core::{ModelControl, ProviderTool, ToolName, ToolPattern};
 
-use super::AgentTools;
 use super::rules::Entries;
+use super::{AgentTools, ToolSettings};
 use crate::code::Code;
 use crate::names::list;
 use crate::report::Report;
@@ -67,6 +69,16 @@ pub(super) fn take(
             .help("remove it here; without it in `allow`, no provider runs it");
     }
     of_provider
+}
+
+/// Reports settings of these tools.
+pub(super) fn refuse_settings(report: &Report, settings: &mut BTreeMap<ToolName, Located<ToolSettings>>) {
+    for (name, settings) in settings.extract_if(.., |name, _| name.as_str().starts_with(PREFIX)) {
+        report
+            .error(Code::InvalidValue, settings.span, format!("`{name}` cannot have settings"))
+            .label("the provider runs it within a reply: the time and the attempts are those of the model")
+            .help("remove them");
+    }
 }
 
 fn is_known(report: &Report, pattern: &Located<ToolPattern>) -> bool {

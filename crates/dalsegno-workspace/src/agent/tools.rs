@@ -15,7 +15,8 @@ use crate::tenant::toolkit_uses;
 
 pub(super) fn read(file: &Section<'_>) -> AgentTools {
     let Some(section) = file.section("tools") else { return AgentTools::default() };
-    let (settings, stand_ins) = settings(&section);
+    let (mut settings, stand_ins) = settings(&section);
+    provider_tools::refuse_settings(section.report, &mut settings);
     let mut asked = rules::read(&section, "approve");
     let mut denied = rules::read(&section, "deny");
     let mut allow: Vec<_> = section.list("allow").into_iter().map(plain).collect();
