@@ -40,6 +40,16 @@ pub enum NoEntry {
     Keys(#[from] KeyError),
 }
 
+/// What a session that came from a ticket may do: what the pages offer, and no more.
+const SESSION_SCOPES: [Scope; 6] = [
+    Scope::RunsList,
+    Scope::RunsRead,
+    Scope::RunsWrite,
+    Scope::AnswersWrite,
+    Scope::AgentsRead,
+    Scope::ToolsRead,
+];
+
 impl Tickets {
     /// Makes a ticket, `now` in milliseconds since the epoch.
     ///
@@ -56,8 +66,8 @@ impl Tickets {
 
     /// Takes a ticket and makes the key of a session for it. The ticket is good for nothing from then on.
     ///
-    /// The session is a key like any other: it is listed, revoked and expires as keys do. It reaches all tenants and has every
-    /// scope but `metrics:read`, since who starts a server owns the workspace.
+    /// The session is a key like any other: it is listed, revoked and expires as keys do. It reaches all tenants, since who starts a
+    /// server owns the workspace, and has the scopes of what the pages do.
     ///
     /// # Errors
     /// When the ticket is not good, or the key cannot be written.
@@ -67,7 +77,7 @@ impl Tickets {
         if end <= now {
             return Err(NoEntry::Over);
         }
-        let scopes = Scope::ALL.iter().copied().filter(|scope| *scope != Scope::MetricsRead).collect();
+        let scopes = SESSION_SCOPES.into_iter().collect();
         let expires_at = Some(now.saturating_add(SESSION_LASTS));
         let new = NewKey { name: Some(SESSION_NAME.to_owned()), reach: Reach::All, scopes, expires_at };
         Ok(keys.add(&new, now)?)
@@ -98,9 +108,10 @@ mod tests {
         let (entry, key) = tickets.redeem(&ticket, &keys, 1_000 + TICKET_LASTS - 1).unwrap();
         assert!(matches!(tickets.redeem(&ticket, &keys, 1_000), Err(NoEntry::Over)), "used");
         let access = keys.check(key.expose(), 1_000 + TICKET_LASTS).unwrap();
-        assert!(
-            access.may(Scope::AnswersWrite) && !access.may(Scope::MetricsRead) && access.tenant().is_none()
-        );
+        assert!(access.tenant().is_none());
+        let scopes: Vec<Scope> = Scope::ALL.iter().copied().filter(|scope| access.may(*scope)).collect();
+        assert!(scopes.len() == SESSION_SCOPES.len() && access.may(Scope::AnswersWrite), "{scopes:?}");
+        assert!(!access.may(Scope::RunsErase) && !access.may(Scope::TenantsAdmin), "{scopes:?}");
         assert_eq!(entry.expires_at, Some(1_000 + TICKET_LASTS - 1 + SESSION_LASTS));
         let late = tickets.issue(1_000).unwrap();
         assert!(matches!(tickets.redeem(&late, &keys, 1_000 + TICKET_LASTS), Err(NoEntry::Over)), "expired");

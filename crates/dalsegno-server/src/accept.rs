@@ -136,7 +136,7 @@ impl Server {
         self.tls.is_some()
     }
 
-    /// Makes a link that signs a browser in to the pages: once, within five minutes, with all scopes but `metrics:read`, for all
+    /// Makes a link that signs a browser in to the pages: once, within five minutes, for the runs of all
     /// tenants.
     ///
     /// # Errors

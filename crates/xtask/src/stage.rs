@@ -111,36 +111,42 @@ fn clippy() -> anyhow::Result<()> {
     )
 }
 
-/// What the library and the command offer beyond their smallest sets. The other stages build them with all of them. `schemars`
-/// is of the library alone, and `serve` of the command, so they go with features of the engine.
-const FEATURES: [&str; 3] = [
-    "dalsegno/mail,dalsegno/schemars,dalsegno-cli/mail",
-    "dalsegno/oauth,dalsegno-cli/oauth,dalsegno-cli/serve",
-    "dalsegno/wasm,dalsegno-cli/wasm",
-];
+/// What the engine offers beyond its smallest set. The other stages build it with all of them.
+const FEATURES: [&str; 3] = ["mail", "oauth", "wasm"];
 
-/// Chooses the smallest set everywhere. Cargo unites the features of third-party libraries over all chosen crates, so with the
-/// whole workspace they are the same in each set, and compiled already. The feature of the report is not the engine's.
-const SMALLEST: [&str; 6] = [
-    "--locked",
-    "--workspace",
-    "--no-default-features",
-    "--features",
-    "dalsegno-report/page",
-    "--test=small",
+/// The crates that are chosen for a set of features. Cargo unites the features of third-party libraries over all chosen crates:
+/// over these they are the same as over the whole workspace, with each feature of the engine, so that they are compiled already.
+const CHOSEN: [&str; 10] = [
+    "dalsegno",
+    "dalsegno-cli",
+    "dalsegno-models",
+    "dalsegno-runtime",
+    "dalsegno-sandbox",
+    "dalsegno-server",
+    "dalsegno-store",
+    "dalsegno-telemetry",
+    "dalsegno-testkit",
+    "xtask-dist",
 ];
 
 fn features() -> anyhow::Result<()> {
     let deny_warnings = ["--", "-D", "warnings"];
-    for features in FEATURES {
-        eprintln!("with `{features}` alone");
-        let library = ["--lib", "--bins", "--features", features];
-        perform(cargo().arg("clippy").args(SMALLEST).args(library).args(deny_warnings))?;
+    let small = |verb: &str| {
+        let mut command = cargo();
+        command.args([verb, "--locked", "--no-default-features", "--test=small"]);
+        for name in CHOSEN {
+            command.args(["-p", name]);
+        }
+        command
+    };
+    for feature in FEATURES {
+        eprintln!("the engine with `{feature}` alone");
+        perform(small("clippy").arg(format!("--features=dalsegno-runtime/{feature}")).args(deny_warnings))?;
     }
-    eprintln!("with none, and an agent that runs so");
-    perform(cargo().arg("clippy").args(SMALLEST).args(["--lib", "--bins"]).args(deny_warnings))?;
-    perform(cargo().arg("test").args(SMALLEST))?;
-    eprintln!("with none, by itself: what it needs of third-party libraries, it asks for");
+    eprintln!("the engine and the command with none, and an agent that runs so");
+    perform(small("clippy").arg("--bin=dalsegno").args(deny_warnings))?;
+    perform(&mut small("test"))?;
+    eprintln!("the library with none, by itself: what it needs of third-party libraries, it asks for");
     let alone = ["clippy", "--locked", "-p", "dalsegno", "--no-default-features"];
     perform(cargo().args(alone).args(deny_warnings))
 }

@@ -6,6 +6,8 @@
 use std::collections::BTreeMap;
 
 use dalsegno_core::{ModelControl, ProviderTool, ToolName, ToolPattern};
+use toml::Spanned;
+use toml::de::DeValue;
 
 use super::rules::Entries;
 use super::{AgentTools, ToolSettings};
@@ -98,15 +100,18 @@ fn is_known(report: &Report, pattern: &Located<ToolPattern>) -> bool {
 
 /// Reports the tools that `[model]` asks for and that the agent does not allow.
 pub(super) fn check(section: &Section<'_>, tools: &AgentTools) {
-    for tool in section.list::<ProviderTool>("provider_tools") {
-        if !tools.allows_of_provider(tool.value) {
-            let name = format!("{PREFIX}{}", tool.value);
+    // What is wrong with the list itself was reported when it was read.
+    let Some(DeValue::Array(items)) = section.get("provider_tools").map(Spanned::get_ref) else { return };
+    for item in items {
+        let Some(Ok(tool)) = item.get_ref().as_str().map(str::parse::<ProviderTool>) else { continue };
+        if !tools.allows_of_provider(tool) {
+            let name = format!("{PREFIX}{tool}");
             section
                 .report
                 .error(
                     Code::ToolNotAllowed,
-                    tool.span,
-                    format!("`provider_tools` has `{}`, but the agent does not allow `{name}`", tool.value),
+                    item.span(),
+                    format!("`provider_tools` has `{tool}`, but the agent does not allow `{name}`"),
                 )
                 .help(format!("add `\"{name}\"` to `allow` of `[tools]`, and not to `deny`"));
         }
