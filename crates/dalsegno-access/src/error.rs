@@ -69,7 +69,9 @@ pub enum KeyError {
     #[error("an access key needs at least one scope")]
     NoScope,
     /// The name is none.
-    #[error("the name of an access key has 1 to 64 visible characters")]
+    #[error(
+        "the name of an access key has 1 to 64 visible characters, and is not that of a browser's session"
+    )]
     Name,
     /// An entry of the file cannot be read.
     #[error("the access key `{id}` is damaged in its file: revoke it, and make a new one")]

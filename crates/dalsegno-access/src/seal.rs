@@ -6,14 +6,20 @@
 use std::io;
 use std::path::Path;
 
+use chacha20poly1305::XChaCha20Poly1305;
+use chacha20poly1305::aead::{AeadInOut as _, KeyInit as _};
 use data_encoding::BASE64URL_NOPAD;
 
 use crate::error::OpenError;
 
 /// The bytes of the key.
 const KEY: usize = 32;
-/// The random bytes of each seal.
-const NONCE: usize = 8;
+/// The random bytes of each seal: so many that they do not meet, however much is sealed.
+const NONCE: usize = 24;
+/// The bytes by which a seal is known to be ours.
+const TAG: usize = 16;
+/// The bytes of a seal, with its number.
+const SEAL: usize = NONCE + 8 + TAG;
 
 /// Seals numbers, and opens what it sealed. All processes of a workspace share its key, which is in a file for their user only.
 #[derive(Clone)]
@@ -61,39 +67,30 @@ impl Seals {
     pub fn seal(&self, number: u64) -> io::Result<String> {
         let mut nonce = [0; NONCE];
         getrandom::fill(&mut nonce).map_err(io::Error::other)?;
-        Ok(self.write(nonce, number))
+        let mut sealed = number.to_le_bytes();
+        let tag = self.cipher().encrypt_inout_detached(&nonce.into(), &[], (&mut sealed[..]).into());
+        let tag = tag.expect("a number is far shorter than the cipher's limit of 256 GiB");
+        Ok(BASE64URL_NOPAD.encode(&[&nonce[..], &sealed, &tag].concat()))
     }
 
     /// Opens a text that [`seal`](Self::seal) made; none for any other.
     pub fn open_seal(&self, text: &str) -> Option<u64> {
-        let bytes = BASE64URL_NOPAD.decode(text.as_bytes()).ok()?;
-        let nonce: [u8; NONCE] = bytes.get(..NONCE)?.try_into().ok()?;
-        let hidden = u64::from_le_bytes(bytes.get(NONCE..NONCE + 8)?.try_into().ok()?);
-        let number = hidden ^ self.pad(nonce);
-        // Compared whole: its mark as well. What a client learns from the time is a guess of 64 bits.
-        (self.write(nonce, number) == text).then_some(number)
+        let bytes = BASE64URL_NOPAD.decode(text.as_bytes()).ok().filter(|bytes| bytes.len() == SEAL)?;
+        let (nonce, rest) = bytes.split_first_chunk::<NONCE>()?;
+        let (sealed, tag) = rest.split_first_chunk::<8>()?;
+        let (mut number, tag): ([u8; 8], [u8; TAG]) = (*sealed, tag.try_into().ok()?);
+        let opened = (&mut number[..]).into();
+        self.cipher().decrypt_inout_detached(&(*nonce).into(), &[], opened, &tag.into()).ok()?;
+        Some(u64::from_le_bytes(number))
     }
 
     /// Says whether a text has the form of a seal.
     pub fn is_form(text: &str) -> bool {
-        BASE64URL_NOPAD.decode(text.as_bytes()).is_ok_and(|bytes| bytes.len() == NONCE + 16)
+        BASE64URL_NOPAD.decode(text.as_bytes()).is_ok_and(|bytes| bytes.len() == SEAL)
     }
 
-    fn write(&self, nonce: [u8; NONCE], number: u64) -> String {
-        let hidden = (number ^ self.pad(nonce)).to_le_bytes();
-        let mark = self.word(&[&[1], &nonce[..], &number.to_le_bytes()].concat());
-        BASE64URL_NOPAD.encode(&[&nonce[..], &hidden, &mark.to_le_bytes()].concat())
-    }
-
-    fn pad(&self, nonce: [u8; NONCE]) -> u64 {
-        self.word(&[&[0], &nonce[..]].concat())
-    }
-
-    fn word(&self, of: &[u8]) -> u64 {
-        let hash = blake3::keyed_hash(&self.key, of);
-        let mut word = [0; 8];
-        word.copy_from_slice(&hash.as_bytes()[..8]);
-        u64::from_le_bytes(word)
+    fn cipher(&self) -> XChaCha20Poly1305 {
+        XChaCha20Poly1305::new((&self.key).into())
     }
 }
 
@@ -122,7 +119,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_not_sealed_is_nothing(text in ".*", number: u64, place in 0_usize..32, letter in "[A-Za-z0-9_-]") {
+        fn what_was_not_sealed_is_nothing(text in ".*", number: u64, place in 0_usize..64, letter in "[A-Za-z0-9_-]") {
             let seals = Seals { key: [7; KEY] };
             prop_assert_eq!(seals.open_seal(&text), None);
             let sealed = seals.seal(number).unwrap();

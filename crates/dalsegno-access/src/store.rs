@@ -11,6 +11,7 @@ use crate::error::{KeyError, OpenError, Refused};
 use crate::key::{Key, KeyEntry, KeyState, NewKey, digest, new_id, parse};
 use crate::schema;
 use crate::seal::Seals;
+use crate::ticket::SESSION_NAME;
 
 /// How often the last use of a key is written down, in milliseconds.
 const BETWEEN_USES: u64 = 60_000;
@@ -72,9 +73,14 @@ impl KeyStore {
         let is_name = |name: &str| {
             (1..=NAME_MAX).contains(&name.chars().count()) && !name.chars().any(char::is_control)
         };
-        if new.name.as_deref().is_some_and(|name| !is_name(name)) {
+        // The name of a session says that it is one.
+        if new.name.as_deref().is_some_and(|name| !is_name(name) || name == SESSION_NAME) {
             return Err(KeyError::Name);
         }
+        self.insert(new, now)
+    }
+
+    pub(crate) fn insert(&self, new: &NewKey, now: u64) -> Result<(KeyEntry, Key), KeyError> {
         let random = |source| KeyError::Random { source };
         let id = new_id().map_err(random)?;
         let key = Key::generate(&id).map_err(random)?;

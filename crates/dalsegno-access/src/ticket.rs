@@ -72,7 +72,7 @@ impl Tickets {
     /// # Errors
     /// When the ticket is not good, or the key cannot be written.
     pub fn redeem(&self, ticket: &str, keys: &KeyStore, now: u64) -> Result<(KeyEntry, Key), NoEntry> {
-        // What is looked up is a hash, of which nobody learns a part from the time that it takes.
+        // What is looked up is a hash, of which no client learns a part from the time that it takes.
         let end = self.open().remove(&hash(ticket)).ok_or(NoEntry::Over)?;
         if end <= now {
             return Err(NoEntry::Over);
@@ -80,7 +80,7 @@ impl Tickets {
         let scopes = SESSION_SCOPES.into_iter().collect();
         let expires_at = Some(now.saturating_add(SESSION_LASTS));
         let new = NewKey { name: Some(SESSION_NAME.to_owned()), reach: Reach::All, scopes, expires_at };
-        Ok(keys.add(&new, now)?)
+        Ok(keys.insert(&new, now)?)
     }
 
     fn open(&self) -> MutexGuard<'_, BTreeMap<[u8; 32], u64>> {
@@ -112,6 +112,10 @@ mod tests {
         let scopes: Vec<Scope> = Scope::ALL.iter().copied().filter(|scope| access.may(*scope)).collect();
         assert!(scopes.len() == SESSION_SCOPES.len() && access.may(Scope::AnswersWrite), "{scopes:?}");
         assert!(!access.may(Scope::RunsErase) && !access.may(Scope::TenantsAdmin), "{scopes:?}");
+        // No other key looks like a session: it would be revoked when its user signs out.
+        let (name, scopes) = (Some(SESSION_NAME.to_owned()), SESSION_SCOPES.into_iter().collect());
+        let named = NewKey { name, scopes, ..NewKey::default() };
+        assert!(matches!(keys.add(&named, 1_000), Err(KeyError::Name)));
         assert_eq!(entry.expires_at, Some(1_000 + TICKET_LASTS - 1 + SESSION_LASTS));
         let late = tickets.issue(1_000).unwrap();
         assert!(matches!(tickets.redeem(&late, &keys, 1_000 + TICKET_LASTS), Err(NoEntry::Over)), "expired");

@@ -416,7 +416,10 @@ impl<'c> Folding<'c> {
             replace(&mut self.below, below),
             take(&mut self.trajectory),
         );
+        // It waits for itself, and not for what its parent waited for.
+        let began = replace(&mut self.began, self.now);
         let folded = self.fold_from(begun);
+        self.began = began;
         self.prepared = above.0;
         let said = replace(&mut self.below, above.1).map_or(0, |below| below.said);
         let trajectory = replace(&mut self.trajectory, above.2);
@@ -538,19 +541,20 @@ impl<'c> Folding<'c> {
         };
         let invented;
         let (script, number) = match &self.case.draft.replies {
-            _ if let Some(inventor) = &mut self.inventor => {
-                let calls = reading.tools && completion.tool_choice != ToolChoice::None;
-                let value = inventor.reply(schema.as_deref(), calls);
-                let script = ScriptModel::of_replies(&self.case.draft.name.value, &[value]);
-                invented = script.map_err(|error| Trouble::Defect(error.to_string()))?;
-                (&invented, 0)
-            }
+            // What the case says of a child run is no part of what is made up.
             _ if let Some(below) = &mut self.below => {
                 if below.said >= below.script.len() {
                     return Ok(None);
                 }
                 below.said += 1;
                 (&below.script, below.said as u64 - 1)
+            }
+            _ if let Some(inventor) = &mut self.inventor => {
+                let calls = reading.tools && completion.tool_choice != ToolChoice::None;
+                let value = inventor.reply(schema.as_deref(), calls);
+                let script = ScriptModel::of_replies(&self.case.draft.name.value, &[value]);
+                invented = script.map_err(|error| Trouble::Defect(error.to_string()))?;
+                (&invented, 0)
             }
             Replies::Script(file) => {
                 (self.prepared.script(file).map_err(Trouble::Source)?, request.transcript.replies())

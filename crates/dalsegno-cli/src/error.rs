@@ -402,7 +402,12 @@ impl Error {
                 .with_help("nothing was written: commit or move these files, then overwrite them with `--force`"),
             Self::NoDocument { .. } => bad_input("unknown_document")
                 .with_help("leave the name out to see all; agents and tenants take `--all`"),
-            Self::Documents(_) => failed("documents"),
+            Self::Documents(failure) => match **failure {
+                DocumentFailure::Workspace { .. } => bad_input("documents"),
+                _ => failed("documents").with_help(
+                    "look at `catalogue.db` beside the journal: restore it, or move it away and lose its documents",
+                ),
+            },
             Self::FileTaken { .. } => {
                 bad_input("taken").with_help("name another file, or overwrite this one with `--force`")
             }
@@ -417,7 +422,8 @@ impl Error {
             Self::Backup(dalsegno_store::BackupError::Exists { .. }) => bad_input("taken"),
             Self::Backup(dalsegno_store::BackupError::Target { .. }) => bad_input("unwritable"),
             Self::Backup(_) => failed("backup").with_help("examine the journal with `dalsegno doctor`"),
-            Self::NotACase { .. } => bad_input("not_a_case"),
+            Self::NotACase { run, .. } => bad_input("not_a_case")
+                .with_help(format!("the run is in the journal: look at it with `dalsegno show {run}`")),
             Self::NoCassette { .. } => bad_input("not_a_cassette").with_help("name another file, or remove this one"),
             Self::NotAgreed { .. } => bad_input("not_agreed").with_help("agree with `--yes`"),
             Self::UnknownEntity { name, known } => {

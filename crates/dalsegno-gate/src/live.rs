@@ -28,6 +28,9 @@ use crate::forced::{AT_ONCE, Asker, Limits};
 /// Most requests to models in a fork. An agent's own limits end it earlier.
 const ASKS_MAX: usize = 200;
 
+/// After so many pairs that say nothing, and none that says something, no more are begun.
+const UNTOLD_MAX: u64 = 20;
+
 /// Most pieces of news in a fork.
 const NEWS_MAX: usize = 10_000;
 
@@ -81,12 +84,14 @@ pub struct Forks {
 /// How forks ended.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Live {
-    /// The runs that were forked.
+    /// The runs among which forks were made.
     pub runs: u64,
     /// The runs that would differ and cannot be forked: their agent is gone, or they have not come to an end.
     pub unfollowed: u64,
-    /// The pairs of forks.
+    /// The pairs of forks that were compared.
     pub pairs: u64,
+    /// The pairs that say nothing: the fork of the run as it was stopped, so there is nothing to compare with.
+    pub untold: u64,
     /// What came of it.
     pub conclusion: Conclusion,
     /// Which tools were called, and how the runs ended.
@@ -207,14 +212,23 @@ pub async fn live(
     while let Some((fork, (before, now))) = pairs.next().await {
         match (before, now) {
             (Ok(before), Ok(now)) => {
+                for why in [&before.stopped, &now.stopped].into_iter().flatten() {
+                    *live.stopped.entry(why.clone()).or_default() += 1;
+                }
+                // Where the run as it was does not get to its end, the run as it is now is compared with nothing.
+                if before.stopped.is_some() {
+                    live.untold += 1;
+                    live.take(&used);
+                    if live.pairs == 0 && live.untold >= UNTOLD_MAX {
+                        break;
+                    }
+                    continue;
+                }
                 count.add(&fork.recorded, &before.decision, &now.decision);
                 live.pairs += 1;
                 if now.decision != fork.recorded && before.decision == fork.recorded {
                     let place = (fork.parting.run, fork.parting.step);
                     Departure::note(&mut live.examples, place, &fork.recorded, &now.decision);
-                }
-                for why in [before.stopped, now.stopped].into_iter().flatten() {
-                    *live.stopped.entry(why).or_default() += 1;
                 }
                 (live.tools, live.arguments) = count.measured(limits.smallest);
                 live.conclusion = live.tools.conclusion.and(live.arguments.conclusion);
@@ -245,6 +259,7 @@ impl Live {
             runs: forks.runs.len() as u64,
             unfollowed: forks.unfollowed,
             pairs: 0,
+            untold: 0,
             conclusion: Conclusion::Inconclusive,
             tools,
             arguments,
@@ -294,8 +309,9 @@ impl<'f> Recordings<'f> {
     }
 }
 
-/// Says the same of the operation of a fork.
-fn about(event: &Event, id: OperationId, at: Timestamp) -> Event {
+/// Says the same of the operation of a fork, at the time at which it was said: what a run waits for is a time.
+fn about(event: &Event, id: OperationId, now: Timestamp) -> Event {
+    let at = now.max(event.at);
     match &event.news {
         News::Outcome { outcome, .. } => Event::outcome(at, id, outcome.clone()),
         News::Gated { gate, .. } => Event::gated(at, id, gate.clone()),
@@ -339,6 +355,17 @@ async fn follow<R: Reader>(fork: &Forked, branch: &Branch, world: &World<'_, R>)
         let open = state.pending().iter().filter(|pending| pending.outcome.is_none());
         let open: Vec<Operation> = open.map(|pending| pending.operation.clone()).collect();
         let mut has_news = false;
+        let mut calls: Vec<(String, Value)> = Vec::new();
+        let unnoted = open.iter().filter(|operation| !matches!(operation.gate, GateState::Waiting(_)));
+        for operation in unnoted {
+            let is_by_model = state.call_id_of(operation.id).is_some();
+            calls.extend(call(operation, is_by_model).filter(|_| noted.insert(operation.id)));
+        }
+        // Which of several calls of one reply is named first does not matter.
+        calls.sort_by_cached_key(|(tool, arguments)| (tool.clone(), arguments.to_string()));
+        for (tool, arguments) in calls {
+            decision.call(tool, &arguments);
+        }
         for operation in open {
             let at = state.now();
             let event = match &operation.gate {
@@ -346,29 +373,19 @@ async fn follow<R: Reader>(fork: &Forked, branch: &Branch, world: &World<'_, R>)
                     let said = recordings.next(&operation, |news| matches!(news, News::Answered { .. }));
                     said.map(|event| about(event, operation.id, at))
                 }
-                GateState::Open | GateState::Answered => {
-                    let is_by_model = state.call_id_of(operation.id).is_some();
-                    if let Some((tool, arguments)) = call(&operation, is_by_model)
-                        && noted.insert(operation.id)
-                    {
-                        decision.call(tool, &arguments);
-                    }
-                    match operation.is_declarative() {
-                        true => None,
-                        false => match given(&operation, at, &mut recordings, world) {
-                            Some(event) => Some(event),
-                            None => {
-                                match perform(fork, &state, branch, &operation, world, &mut asks).await? {
-                                    Ok(outcome) => Some(Event::outcome(at, operation.id, outcome)),
-                                    Err(why) => {
-                                        decision.end(format!("stops: {why}"), None);
-                                        return Ok(Followed { decision, stopped: Some(why) });
-                                    }
-                                }
+                GateState::Open | GateState::Answered => match operation.is_declarative() {
+                    true => None,
+                    false => match given(&operation, at, &mut recordings, world) {
+                        Some(event) => Some(event),
+                        None => match perform(fork, &state, branch, &operation, world, &mut asks).await? {
+                            Ok(outcome) => Some(Event::outcome(at, operation.id, outcome)),
+                            Err(why) => {
+                                decision.end(format!("stops: {why}"), None);
+                                return Ok(Followed { decision, stopped: Some(why) });
                             }
                         },
-                    }
-                }
+                    },
+                },
             };
             let Some(event) = event else { continue };
             (has_news, news) = (true, news + 1);

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use dalsegno_core::{AgentConfig, Digest, Operation, OperationId, Outcome, Request, RunId, Timestamp, Usage};
+use dalsegno_core::{
+    AgentConfig, AgentResponse, Digest, Operation, OperationId, Outcome, Request, RunId, Timestamp, Usage,
+};
 use dalsegno_store::{Body, Record, RunFilter, RunSummary};
 
 use crate::error::HistoryError;
@@ -120,23 +122,36 @@ impl Journal {
         Ok(book.spent)
     }
 
+    /// How a run ended that has, as its last records say: without a fold. None where they do not say it, or it handed over without
+    /// an answer.
+    ///
+    /// # Errors
+    /// When the run is unknown, or its last records cannot be read.
+    pub async fn recorded_response(
+        &self,
+        summary: &RunSummary,
+    ) -> Result<Option<AgentResponse>, HistoryError> {
+        if !summary.status.is_end() {
+            return Ok(None);
+        }
+        let records = self.store().read(summary.run, summary.records.saturating_sub(LAST)).await?;
+        let end = records.into_iter().rev().find_map(|record| match record.body {
+            Body::Completed { response } | Body::Failed { response } | Body::Cancelled { response } => {
+                Some(Some(response))
+            }
+            Body::HandedOff { response, .. } => Some(response),
+            _ => None,
+        });
+        Ok(end.flatten())
+    }
+
     /// What a run that has ended used, as its end says: child runs included, and what a fork shares with the other run. None
     /// where its last records do not say it.
     ///
     /// # Errors
     /// When the run is unknown, or its last records cannot be read.
     pub async fn recorded_usage(&self, summary: &RunSummary) -> Result<Option<Usage>, HistoryError> {
-        if !summary.status.is_end() {
-            return Ok(None);
-        }
-        let records = self.store().read(summary.run, summary.records.saturating_sub(LAST)).await?;
-        Ok(records.iter().rev().find_map(|record| match &record.body {
-            Body::Completed { response } | Body::Failed { response } | Body::Cancelled { response } => {
-                Some(response.usage)
-            }
-            Body::HandedOff { response, .. } => response.as_ref().map(|response| response.usage),
-            _ => None,
-        }))
+        Ok(self.recorded_response(summary).await?.map(|response| response.usage))
     }
 
     /// What a run used so far, as [`recorded_usage`](Self::recorded_usage) does; where no end says it, all of its records are

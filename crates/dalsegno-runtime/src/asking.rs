@@ -46,7 +46,7 @@ impl Engine {
     }
 
     /// Performs a request of a run that only reads, outside of the run: a search or a walk in the memory of this place, or a call of a tool
-    /// that the workspace has with the class `read` now, whatever the run says of it. Nothing is journaled.
+    /// that the workspace has with the class `read` now; what the run says of it does not count. Nothing is journaled.
     ///
     /// # Errors
     /// When it is another request, when there is no such tenant or tool, or when there is no answer.

@@ -56,7 +56,7 @@ pub use dalsegno_protocol::{Denial, DenialKind, ServerState, ServerStats};
 pub use dalsegno_secrets::{SHORTEST, Secret};
 pub use documents::{
     DocumentChange, DocumentChanged, DocumentCheck, DocumentFailure, Expected, Layer, ShownDocument,
-    document_place, load_workspace, load_workspace_with,
+    canonical_document, document_place, load_workspace, load_workspace_with,
 };
 pub use effects::dispatch::Load;
 pub use effects::oauth::SecretGiver;

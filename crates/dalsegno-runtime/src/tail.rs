@@ -88,8 +88,8 @@ pub struct Tail {
     changed: watch::Receiver<u64>,
     /// What a model says, and how much of it was handed out.
     heard: Vec<(Arc<Speech>, usize)>,
-    /// It has looked at the journal itself.
-    has_looked: bool,
+    /// The records that it knows to be there; none before it has looked at the journal itself.
+    known: Option<u64>,
     tails: Arc<Tails>,
 }
 
@@ -118,7 +118,7 @@ impl Engine {
             followed,
             changed,
             heard: Vec::new(),
-            has_looked: false,
+            known: None,
             tails,
         })
     }
@@ -167,13 +167,19 @@ impl Tail {
 
     /// The run's line in the listing, as of this change at least: read once for all who follow the run.
     async fn look(&mut self, seen: u64) -> Result<RunSummary, HistoryError> {
-        // What was written before it began to follow is no change that it would hear of.
-        if std::mem::replace(&mut self.has_looked, true)
-            && let Some(summary) = self.followed.look(self.run, seen, &self.journal).await
-        {
-            return Ok(summary);
+        // What was written before it began to follow is no change that it would hear of: a line that others read may be from
+        // before that.
+        let mut summary = None;
+        if let Some(known) = self.known {
+            let shared = self.followed.look(self.run, seen, &self.journal).await;
+            summary = shared.filter(|summary| summary.records >= known);
         }
-        self.journal.summary(self.run).await
+        let summary = match summary {
+            Some(summary) => summary,
+            None => self.journal.summary(self.run).await?,
+        };
+        self.known = Some(summary.records);
+        Ok(summary)
     }
 
     /// The records that come next, from a page that others read or will.
@@ -219,7 +225,7 @@ pub(crate) struct Tails {
     pages: Mutex<VecDeque<Page>>,
 }
 
-/// Something that is read once for several. Whoever asks for it drives it, so that one who stops asking keeps it from no other.
+/// Something that is read once for several. Each who asks for it drives it, so that one who stops asking keeps it from no other.
 /// None where it cannot be read: each meets the trouble itself.
 type Once<T> = Shared<BoxFuture<'static, Option<T>>>;
 

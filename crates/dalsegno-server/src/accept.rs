@@ -145,6 +145,8 @@ impl Server {
         let ticket = self.tickets.issue(self.clock.now().as_millis())?;
         let place = match self.settings.hosts.first() {
             Some(host) if self.settings.behind_proxy => format!("https://{host}"),
+            // The certificate is for a name, and no other host is answered.
+            Some(host) if self.is_encrypted() => format!("https://{host}:{}", self.address.port()),
             _ if self.is_encrypted() => format!("https://{}", self.address),
             _ => format!("http://{}", self.address),
         };
@@ -201,9 +203,11 @@ async fn watch_keys(shared: Arc<Shared>) {
         tokio::time::sleep(CHECK).await;
         let now = shared.now();
         shared.limits.check_streams(|key| shared.keys.is_active(key, now));
-        let shared = Arc::clone(&shared);
-        // It reads files.
-        let _ = tokio::task::spawn_blocking(move || shared.tls.as_ref().map(Tls::look)).await;
+        if shared.tls.is_some() {
+            let shared = Arc::clone(&shared);
+            // It reads files.
+            let _ = tokio::task::spawn_blocking(move || shared.tls.as_ref().map(Tls::look)).await;
+        }
     }
 }
 

@@ -125,9 +125,15 @@ pub(crate) async fn stream(
 ) -> Result<Response, Problem> {
     let open = shared.limits.stream(access.key())?;
     let changed = shared.changes.subscribe(shared.journal());
+    let latest = shared.journal().store().last_change().await?;
     let after = match after {
+        // It is of a journal that was there before this one.
+        Some(after) if after > latest => {
+            let detail = "the place is behind the last change of this workspace";
+            return Err(Problem::new(Code::NotFound, detail, HELP));
+        }
         Some(after) => after,
-        None => shared.journal().store().last_change().await?,
+        None => latest,
     };
     let matches = Box::new(matches);
     let position =

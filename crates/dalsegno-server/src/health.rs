@@ -18,8 +18,11 @@ use crate::problem::{Code, Problem};
 use crate::routes::Route;
 use crate::shared::Shared;
 
-/// How long what was found stands: whoever asks has no key, and a write is a flush of the disk.
+/// How long what was found stands: those who ask have no key, and a write is a flush of the disk.
 const FRESH: Duration = Duration::from_secs(1);
+
+/// The longest that a write may take: those who ask wait for it, and have no key.
+const PROBED_WITHIN: Duration = Duration::from_secs(2);
 
 /// Whether the journal could be written, and when that was found out.
 #[derive(Debug, Default)]
@@ -31,12 +34,19 @@ impl Readiness {
         let is_ready = match *found {
             Some((at, is_ready)) if at.elapsed() < FRESH => is_ready,
             _ => {
-                let probed = journal.store().probe().await;
-                if let Err(error) = &probed {
-                    tracing::error!(%error, "the journal cannot be written");
-                }
-                *found = Some((Instant::now(), probed.is_ok()));
-                probed.is_ok()
+                let is_ready = match tokio::time::timeout(PROBED_WITHIN, journal.store().probe()).await {
+                    Ok(Ok(())) => true,
+                    Ok(Err(error)) => {
+                        tracing::error!(%error, "the journal cannot be written");
+                        false
+                    }
+                    Err(_) => {
+                        tracing::error!("the journal takes no write within {PROBED_WITHIN:?}");
+                        false
+                    }
+                };
+                *found = Some((Instant::now(), is_ready));
+                is_ready
             }
         };
         match is_ready {

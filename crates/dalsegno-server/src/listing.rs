@@ -6,7 +6,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, Uri};
 use axum::response::Response;
 use dalsegno_access::{Access, Scope};
-use dalsegno_core::{AgentName, RunId, Usage};
+use dalsegno_core::{RunId, Usage};
 use dalsegno_store::{RunFilter, RunStatus, RunSummary, Waiting};
 use dalsegno_wire::{Listed, schema};
 use serde::{Deserialize, Serialize};
@@ -56,7 +56,7 @@ pub(crate) struct Query {
     #[param(pattern = "^[A-Za-z0-9_-]{32}$")]
     pub(crate) cursor: Option<String>,
     /// For a stream: the `changes` of a page or the id of an event, after which to begin; without it, it begins now.
-    #[param(pattern = "^[A-Za-z0-9_-]{32}$")]
+    #[param(pattern = "^[A-Za-z0-9_-]{64}$")]
     pub(crate) after: Option<String>,
 }
 
@@ -122,7 +122,7 @@ pub(crate) async fn list(
     }
     if sse::is_wanted(&headers)? {
         let after = changes::place(&shared, &headers, query.after.as_deref())?;
-        let wanted = Wanted::read(&shared, &access, query).await?;
+        let wanted = wanted(&shared, &access, query).await?;
         let matches = move |run: &RunSummary| wanted.as_ref().is_some_and(|wanted| wanted.matches(run));
         return changes::stream(shared, access, after, matches).await;
     }
@@ -138,40 +138,27 @@ pub(crate) async fn list(
     Ok(link::page(&uri, &page, next))
 }
 
-/// Which runs a query is about.
-struct Wanted {
-    agent: Option<AgentName>,
-    status: Option<RunStatus>,
-    waiting: Option<Waiting>,
-    session: Option<String>,
-    tenant: Option<String>,
-    parent: Option<RunId>,
-    roots_only: bool,
-}
-
-impl Wanted {
-    /// Reads it; none where nothing matches, and nothing will.
-    async fn read(shared: &Shared, access: &Access, query: Query) -> Result<Option<Self>, Problem> {
-        let Query { agent, status, waiting, session, tenant, parent, root, .. } = query;
-        let known = tenant_filter(access, tenant).zip(agent.map(|agent| agent.parse()).transpose().ok());
-        let Some((tenant, agent)) = known else { return Ok(None) };
-        let parent = match parent {
-            Some(parent) => Some(shared.run(access, &parent).await?.run),
-            None => None,
-        };
-        let roots_only = root.unwrap_or(false);
-        Ok(Some(Self { agent, status, waiting, session, tenant, parent, roots_only }))
-    }
-
-    fn matches(&self, run: &RunSummary) -> bool {
-        self.agent.as_ref().is_none_or(|agent| run.agent == *agent)
-            && self.status.is_none_or(|status| run.status == status)
-            && self.waiting.is_none_or(|kind| run.foreign.is_none() && run.waiting.contains(&kind))
-            && self.session.as_ref().is_none_or(|session| run.session == *session)
-            && self.tenant.as_ref().is_none_or(|tenant| run.tenant == *tenant)
-            && self.parent.is_none_or(|parent| run.parent == Some(parent))
-            && !(self.roots_only && run.parent.is_some())
-    }
+/// The runs that a query is about, without its place and number; none where nothing matches, and nothing will.
+async fn wanted(shared: &Shared, access: &Access, query: Query) -> Result<Option<RunFilter>, Problem> {
+    let Query { agent, status, waiting, session, tenant, parent, root, .. } = query;
+    let known = tenant_filter(access, tenant).zip(agent.map(|agent| agent.parse()).transpose().ok());
+    let Some((tenant, agent)) = known else { return Ok(None) };
+    let parent = match parent {
+        Some(parent) => Some(shared.run(access, &parent).await?.run),
+        None => None,
+    };
+    Ok(Some(RunFilter {
+        agent,
+        status,
+        waiting,
+        tenant,
+        session,
+        parent,
+        roots_only: root.unwrap_or(false),
+        // What a foreign run waits for cannot be answered here.
+        foreign: waiting.map(|_| false),
+        ..RunFilter::default()
+    }))
 }
 
 /// Finds the runs that are in reach and fit a query.
@@ -185,25 +172,11 @@ pub(crate) async fn find(
     let list = List::of("runs", &facts);
     let (limit, cursor) = (page(query.limit)?, query.cursor.clone());
     formed(cursor.as_deref())?;
-    let Some(wanted) = Wanted::read(shared, access, query).await? else {
+    let Some(wanted) = wanted(shared, access, query).await? else {
         return Ok(Page { items: Vec::new(), next: None });
     };
-    let Wanted { agent, status, waiting, session, tenant, parent, roots_only } = wanted;
-    let filter = RunFilter {
-        agent,
-        status,
-        waiting,
-        tenant,
-        session,
-        parent,
-        roots_only,
-        // What a foreign run waits for cannot be answered here.
-        foreign: waiting.map(|_| false),
-        after: begin(shared, access, &list, cursor).await?,
-        limit: limit + 1,
-        ..RunFilter::default()
-    };
-    let mut found = shared.journal().runs(&filter).await?;
+    let after = begin(shared, access, &list, cursor).await?;
+    let mut found = shared.journal().runs(&RunFilter { after, limit: limit + 1, ..wanted }).await?;
     let next = cut(&list, &mut found, limit);
     Ok(Page { items: found, next })
 }

@@ -14,6 +14,8 @@ use utoipa::openapi::schema::{ObjectBuilder, Type};
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
+use crate::documents::Diagnostic;
+
 /// The stable name of an error. Each one has a page in the book.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Code {
@@ -139,7 +141,7 @@ pub(crate) struct Problem {
     help: String,
     violations: Vec<Violation>,
     /// What is wrong with documents, each with its place.
-    diagnostics: Vec<serde_json::Value>,
+    diagnostics: Vec<Diagnostic>,
     retry_after: Option<u64>,
 }
 
@@ -192,8 +194,7 @@ pub(crate) struct Document {
     violations: Vec<Violation>,
     /// What is wrong with documents, each with its place.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    #[schema(value_type = Vec<crate::documents::Diagnostic>)]
-    diagnostics: Vec<serde_json::Value>,
+    diagnostics: Vec<Diagnostic>,
 }
 
 impl Problem {
@@ -223,7 +224,7 @@ impl Problem {
     }
 
     /// The same with what is wrong with documents.
-    pub(crate) fn with_diagnostics(self, diagnostics: Vec<serde_json::Value>) -> Self {
+    pub(crate) fn with_diagnostics(self, diagnostics: Vec<Diagnostic>) -> Self {
         Self { diagnostics, ..self }
     }
 

@@ -6,9 +6,7 @@ use axum::extract::{Path, State};
 use axum::http::Uri;
 use axum::response::Response;
 use dalsegno_access::Scope;
-use dalsegno_core::AgentResponse;
-use dalsegno_history::HistoryError;
-use dalsegno_store::{Body, RunFilter, RunSummary};
+use dalsegno_store::RunFilter;
 use dalsegno_wire::Listed;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -22,9 +20,6 @@ use crate::params::Params;
 use crate::problem::{Code, Problem};
 use crate::routes::Route;
 use crate::shared::Shared;
-
-/// The records at the end of a run among which its end is looked for first.
-const LAST: u64 = 8;
 
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -100,7 +95,7 @@ pub(crate) async fn show(
     let mut items = Vec::with_capacity(found.len());
     for run in &found {
         // That of an erased or damaged run cannot be read, and the rest of its line can.
-        let response = end(&shared, run).await.ok().flatten();
+        let response = shared.journal().recorded_response(run).await.ok().flatten();
         items.push(Turn {
             run: listed(&shared, &access, run).await,
             answer: response.and_then(|end| end.answer),
@@ -108,23 +103,4 @@ pub(crate) async fn show(
     }
     let page = Page { items, next };
     Ok(link::page(&uri, &page, page.next.as_deref().map(|next| ("cursor", next))))
-}
-
-/// How a run ended, from its last records: what may follow its end is late.
-async fn end(shared: &Shared, run: &RunSummary) -> Result<Option<AgentResponse>, HistoryError> {
-    if !run.status.is_end() {
-        return Ok(None);
-    }
-    let from = run.records.saturating_sub(LAST);
-    let last = shared.journal().store().page(run.run, from, LAST as usize).await?.into_records()?;
-    let ended = last.into_iter().rev().find_map(|record| match record.body {
-        Body::Completed { response } | Body::Failed { response } | Body::Cancelled { response } => {
-            Some(response)
-        }
-        _ => None,
-    });
-    match ended {
-        Some(response) => Ok(Some(response)),
-        None => Ok(shared.journal().latest(run.run).await?.response),
-    }
 }

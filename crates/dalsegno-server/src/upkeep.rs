@@ -9,7 +9,6 @@ use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use axum::response::{IntoResponse as _, Response};
 use dalsegno_access::Scope;
 use dalsegno_core::RunId;
-use dalsegno_runtime::EngineError;
 use dalsegno_wire::{Replayed, schema};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -62,12 +61,8 @@ pub(crate) async fn export(
         }
     }
     let archives = shared.engine.archives();
-    let encoded = tokio::task::spawn_blocking(move || match archives.sign(&archive) {
-        // A journal that may only be read can be exported all the same.
-        Err(EngineError::SigningKey(_)) => Ok(archive.encode()),
-        signed => signed,
-    });
-    let bytes = encoded.await.map_err(|error| Problem::defect(&error))??;
+    let signed = tokio::task::spawn_blocking(move || archives.sign(&archive));
+    let bytes = signed.await.map_err(|error| Problem::defect(&error))??;
     let mut response = bytes.into_response();
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(ARCHIVE));
@@ -161,14 +156,21 @@ pub(crate) async fn erase(
         let journal = shared.journal();
         // Before anything is erased: the run itself says who continues it.
         let heirs = journal.heirs(run).await?;
+        let mut seen = Vec::new();
         for heir in &heirs {
-            if is_everywhere && !access.sees(&journal.summary(*heir).await?.tenant) {
-                return Err(Problem::no_run());
+            if access.sees(&journal.summary(*heir).await?.tenant) {
+                seen.push(*heir);
+            } else if is_everywhere {
+                let detail = "other tenants have runs with what this one said";
+                return Err(Problem::new(Code::Conflict, detail, "erase them with a key of all tenants"));
             }
         }
         let (erased, erased_in, held_by) = match is_everywhere {
-            true => (journal.erase_everywhere(run).await?.0, heirs, Vec::new()),
-            false => (journal.erase(run, None).await?, Vec::new(), heirs),
+            true => {
+                let (erased, everywhere) = journal.erase_everywhere(run).await?;
+                (erased, everywhere, Vec::new())
+            }
+            false => (journal.erase(run, None).await?, Vec::new(), seen),
         };
         tracing::info!(%run, by = access.actor(), "the content of a run was erased");
         let (records, files, shared_files) = (erased.records, erased.files, erased.shared_files);

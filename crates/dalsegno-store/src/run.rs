@@ -416,6 +416,26 @@ pub struct RunFilter {
     pub limit: u32,
 }
 
+impl RunFilter {
+    /// Says whether a run fits, as far as its line in the listing says it: all but `followable`, `after` and `limit`.
+    pub fn matches(&self, run: &RunSummary) -> bool {
+        fn is<T: PartialEq>(wanted: Option<&T>, found: &T) -> bool {
+            wanted.is_none_or(|wanted| wanted == found)
+        }
+        is(self.agent.as_ref(), &run.agent)
+            && is(self.status.as_ref(), &run.status)
+            && is(self.tenant.as_ref(), &run.tenant)
+            && is(self.session.as_ref(), &run.session)
+            && self.parent.is_none_or(|parent| run.parent == Some(parent))
+            && (!self.roots_only || run.parent.is_none())
+            && self.waiting.is_none_or(|kind| run.waiting.contains(&kind))
+            && self.foreign.is_none_or(|foreign| run.foreign.is_some() == foreign)
+            && self.wake_by.is_none_or(|by| run.foreign.is_none() && run.wake_at.is_some_and(|at| at <= by))
+            && self.since.is_none_or(|since| run.started_at >= since)
+            && self.until.is_none_or(|until| run.started_at < until)
+    }
+}
+
 impl Default for RunFilter {
     fn default() -> Self {
         Self {

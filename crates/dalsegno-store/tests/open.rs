@@ -355,3 +355,15 @@ async fn a_journal_that_is_only_read_is_read_and_never_written() {
     assert!(SqliteStore::open_read_only(folder.path().join("missing.db")).is_err());
     assert!(!folder.path().join("missing.db").exists());
 }
+
+/// A write that leaves everything as it was would not be one: the file must change, as a full disk would not let it.
+#[tokio::test]
+async fn a_probe_reaches_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("runs.db");
+    let (one, other) = (SqliteStore::open(&path).unwrap(), SqliteStore::open(&path).unwrap());
+    let before = other.version().await.unwrap();
+    assert_eq!(other.version().await.unwrap(), before);
+    one.probe().await.unwrap();
+    assert_ne!(other.version().await.unwrap(), before);
+}

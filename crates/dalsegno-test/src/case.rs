@@ -13,7 +13,7 @@ use crate::expect::Expect;
 use crate::given::Given;
 use crate::person::Person;
 use crate::reply::Reply;
-use crate::run::{Broken, Run};
+use crate::run::{Broken, Run, told};
 
 /// How many runs of a property are made up.
 const RUNS: u32 = 100;
@@ -155,7 +155,7 @@ impl Case {
         let run = Run::new(&built, folded.trajectory);
         match folded.failures.first() {
             None => Ok(run),
-            Some(_) => Err(Problems::saying(crate::run::told(&folded.failures, &run))),
+            Some(_) => Err(Problems::saying(told(&folded.failures, &run))),
         }
     }
 
@@ -201,7 +201,10 @@ impl Case {
         let built = Arc::new(built.unwrap_or_else(|problems| panic!("{problems}")));
         dalsegno_cases::numbers().prop_map(move |numbers| {
             let folded = built.one.made_up(&numbers);
-            Run::new(&built, folded.trajectory)
+            let run = Run::new(&built, folded.trajectory);
+            // It could not be made up to its end, so that nothing may be concluded from it.
+            assert!(folded.failures.is_empty(), "{}", told(&folded.failures, &run));
+            run
         })
     }
 

@@ -146,7 +146,7 @@ fn a_document_with_errors_uncovers_no_file_and_takes_nothing_else_with_it() {
             [PathBuf::from("catalogue/agents/desk.toml")]
         );
         assert!(
-            workspace.broken_agent(&"nobody".parse().unwrap()).is_none(),
+            workspace.broken_agent(&"missing".parse().unwrap()).is_none(),
             "the document is no other agent"
         );
         assert_eq!(says(&workspace, "rival", "good"), None);

@@ -143,6 +143,12 @@ fn features() -> anyhow::Result<()> {
         eprintln!("the engine with `{feature}` alone");
         perform(small("clippy").arg(format!("--features=dalsegno-runtime/{feature}")).args(deny_warnings))?;
     }
+    // What the code of the command depends on, besides the engine.
+    for feature in ["oauth", "serve"] {
+        eprintln!("the command with `{feature}` alone");
+        let features = format!("--features=dalsegno-cli/{feature}");
+        perform(small("clippy").args(["--bin=dalsegno", &features]).args(deny_warnings))?;
+    }
     eprintln!("the engine and the command with none, and an agent that runs so");
     perform(small("clippy").arg("--bin=dalsegno").args(deny_warnings))?;
     perform(&mut small("test"))?;

@@ -17,7 +17,9 @@ use crate::version::digest;
 /// A [`DocumentStore`] in a file, which only its owner can read. Several processes may use the same file.
 pub struct SqliteDocuments {
     limits: Limits,
-    connection: Mutex<Connection>,
+    writer: Mutex<Connection>,
+    /// What only reads waits for no writer.
+    reader: Mutex<Connection>,
     path: PathBuf,
 }
 
@@ -44,26 +46,27 @@ impl SqliteDocuments {
     /// As [`open`](Self::open) has them.
     pub fn open_with(path: impl AsRef<Path>, limits: Limits) -> Result<Self, OpenError> {
         let path = path.as_ref().to_owned();
-        let connection = Mutex::new(schema::open(&path)?);
-        Ok(Self { limits, connection, path })
+        let writer = Mutex::new(schema::open(&path)?);
+        let reader = Mutex::new(schema::connect(&path)?);
+        Ok(Self { limits, writer, reader, path })
     }
 
-    fn connection(&self) -> MutexGuard<'_, Connection> {
-        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
+    fn reader(&self) -> MutexGuard<'_, Connection> {
+        self.reader.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl DocumentStore for SqliteDocuments {
     fn generation(&self) -> Result<u64, DocumentsError> {
-        Ok(generation(&self.connection())?)
+        Ok(generation(&self.reader())?)
     }
 
     fn snapshot(&self) -> Result<DocumentSet, DocumentsError> {
-        let mut connection = self.connection();
+        let mut connection = self.reader();
         // One transaction: the documents are those of the generation.
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Deferred)?;
         let generation = generation(&transaction)?;
-        let sql = format!("SELECT {COLUMNS} FROM change WHERE is_last = 1 AND text IS NOT NULL");
+        let sql = format!("SELECT {COLUMNS} FROM change WHERE is_last = 1 AND version IS NOT NULL");
         let mut documents = Vec::new();
         {
             let mut statement = transaction.prepare_cached(&sql)?;
@@ -77,10 +80,10 @@ impl DocumentStore for SqliteDocuments {
     }
 
     fn get(&self, id: &DocumentId) -> Result<Option<Document>, DocumentsError> {
-        let connection = self.connection();
+        let connection = self.reader();
         let sql = format!(
             "SELECT {COLUMNS} FROM change
-             WHERE tenant = ?1 AND kind = ?2 AND name = ?3 AND is_last = 1 AND text IS NOT NULL"
+             WHERE tenant = ?1 AND kind = ?2 AND name = ?3 AND is_last = 1 AND version IS NOT NULL"
         );
         let mut statement = connection.prepare_cached(&sql)?;
         let mut rows = statement.query(key(id))?;
@@ -88,7 +91,7 @@ impl DocumentStore for SqliteDocuments {
     }
 
     fn versions(&self, id: &DocumentId) -> Result<Vec<VersionEntry>, DocumentsError> {
-        let connection = self.connection();
+        let connection = self.reader();
         let mut statement = connection.prepare_cached(
             "SELECT number, version, bytes, at, by_key, by_name FROM change
              WHERE tenant = ?1 AND kind = ?2 AND name = ?3 ORDER BY number DESC",
@@ -109,7 +112,7 @@ impl DocumentStore for SqliteDocuments {
     }
 
     fn version(&self, id: &DocumentId, version: Version) -> Result<Option<String>, DocumentsError> {
-        let connection = self.connection();
+        let connection = self.reader();
         let mut statement = connection.prepare_cached(
             "SELECT text FROM change WHERE tenant = ?1 AND kind = ?2 AND name = ?3 AND version = ?4
              ORDER BY number DESC LIMIT 1",
@@ -125,7 +128,7 @@ impl DocumentStore for SqliteDocuments {
     }
 
     fn change(&self, change: &Change<'_>) -> Result<Changed, ChangeError> {
-        let mut connection = self.connection();
+        let mut connection = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         // It waits for other writers here, and then sees all that they wrote.
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let (before, last) = before(&transaction, change.id)?;
@@ -173,7 +176,7 @@ fn before(transaction: &Transaction<'_>, id: &DocumentId) -> Result<(Before, u64
     let [tenant, kind, name] = key(id);
     let (documents, bytes) = transaction.query_row(
         "SELECT count(*), coalesce(sum(bytes), 0) FROM change
-         WHERE tenant = ?1 AND kind = ?2 AND is_last = 1 AND text IS NOT NULL",
+         WHERE tenant = ?1 AND kind = ?2 AND is_last = 1 AND version IS NOT NULL",
         params![tenant, kind],
         |row| Ok((unsigned(row, 0)?, unsigned(row, 1)?)),
     )?;
@@ -214,7 +217,7 @@ fn drop_old(transaction: &Transaction<'_>, id: &DocumentId, limits: &Limits) -> 
     transaction.execute(
         "DELETE FROM change WHERE tenant = ?1 AND kind = ?2 AND name IN (
              SELECT name FROM change
-             WHERE tenant = ?1 AND kind = ?2 AND is_last = 1 AND text IS NULL
+             WHERE tenant = ?1 AND kind = ?2 AND is_last = 1 AND version IS NULL
              ORDER BY generation DESC LIMIT -1 OFFSET ?3)",
         params![tenant, kind, limits.deleted.cast_signed()],
     )?;

@@ -26,8 +26,7 @@ CREATE TABLE change (
     name TEXT NOT NULL,
     number INTEGER NOT NULL,
     generation INTEGER NOT NULL,
-    -- NULL for a deletion, as the version is.
-    text TEXT,
+    -- NULL for a deletion, as the text is.
     version TEXT,
     bytes INTEGER NOT NULL,
     at INTEGER NOT NULL,
@@ -35,9 +34,11 @@ CREATE TABLE change (
     by_name TEXT,
     -- Whether it is the newest one of its document.
     is_last INTEGER NOT NULL,
+    -- The last column: what only asks for the others reads none of it.
+    text TEXT,
     PRIMARY KEY (tenant, kind, name, number)
 ) STRICT;
-CREATE INDEX change_last ON change (tenant, kind, name) WHERE is_last = 1;
+CREATE INDEX change_last ON change (tenant, kind, name, version, bytes) WHERE is_last = 1;
 ";
 
 /// Opens the file, or makes it for its owner only.
@@ -53,40 +54,69 @@ pub(super) fn open(path: &Path) -> Result<Connection, OpenError> {
         }
         dalsegno_files::close_database(path);
     }
+    let mut connection = connect(path)?;
+    if is_empty(&connection).map_err(storage)? {
+        make(&mut connection).map_err(storage)?;
+    }
+    check(&connection, path)?;
+    // Readers and one writer work side by side. The first process to set it sets it for all.
+    connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(())).map_err(storage)?;
+    Ok(connection)
+}
+
+/// Another connection to a file that was opened.
+pub(super) fn connect(path: &Path) -> Result<Connection, OpenError> {
+    let storage = |source| OpenError::Storage { path: path.to_owned(), source };
     // To SQLite some names mean something else than a file; none of them begins with a folder.
     let place = Path::new(".").join(path);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let mut connection = Connection::open_with_flags(place, flags).map_err(storage)?;
+    let connection = Connection::open_with_flags(place, flags).map_err(storage)?;
     connection.busy_timeout(BUSY_TIMEOUT).map_err(storage)?;
     connection.pragma_update(None, "trusted_schema", false).map_err(storage)?;
     connection.pragma_update(None, "cell_size_check", true).map_err(storage)?;
-    let transaction =
-        connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(storage)?;
-    let number = |sql: &str| transaction.query_row(sql, [], |row| row.get::<_, i64>(0)).map_err(storage);
-    let (objects, application, found) = (
-        number("SELECT count(*) FROM sqlite_schema")?,
-        number("PRAGMA application_id")?,
-        number("PRAGMA user_version")?,
-    );
-    if objects == 0 && application == 0 && found == 0 {
-        transaction.execute_batch(TABLES).map_err(storage)?;
-        transaction.execute("INSERT INTO state (id, generation) VALUES (1, 0)", []).map_err(storage)?;
-        transaction.pragma_update(None, "application_id", APPLICATION_ID).map_err(storage)?;
-        transaction.pragma_update(None, "user_version", FORMAT).map_err(storage)?;
-    } else if application != APPLICATION_ID {
-        return Err(OpenError::Foreign { path: path.to_owned() });
-    } else if found != FORMAT {
-        return Err(OpenError::Newer { path: path.to_owned(), found, known: FORMAT });
-    } else if definitions(&transaction).map_err(storage)? != expected().map_err(storage)? {
-        // A trigger, or a table of another form, would do something else than what is asked here.
-        return Err(OpenError::Foreign { path: path.to_owned() });
-    }
-    transaction.commit().map_err(storage)?;
-    // Readers and one writer work side by side. The first process to set it sets it for all.
-    connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(())).map_err(storage)?;
     // A document that was acknowledged is there after a power cut.
     connection.pragma_update(None, "synchronous", "FULL").map_err(storage)?;
     Ok(connection)
+}
+
+fn number(connection: &Connection, sql: &str) -> Result<i64, rusqlite::Error> {
+    connection.query_row(sql, [], |row| row.get(0))
+}
+
+fn is_empty(connection: &Connection) -> Result<bool, rusqlite::Error> {
+    let marks = ["SELECT count(*) FROM sqlite_schema", "PRAGMA application_id", "PRAGMA user_version"];
+    let marks = marks.map(|sql| number(connection, sql));
+    marks.into_iter().try_fold(true, |is_empty, mark| Ok(is_empty && mark? == 0))
+}
+
+/// Makes the tables, unless another process was faster.
+fn make(connection: &mut Connection) -> Result<(), rusqlite::Error> {
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    if !is_empty(&transaction)? {
+        return Ok(());
+    }
+    transaction.execute_batch(TABLES)?;
+    transaction.execute("INSERT INTO state (id, generation) VALUES (1, 0)", [])?;
+    transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
+    transaction.pragma_update(None, "user_version", FORMAT)?;
+    transaction.commit()
+}
+
+/// Refuses a file that is another program's, or of another release.
+fn check(connection: &Connection, path: &Path) -> Result<(), OpenError> {
+    let storage = |source| OpenError::Storage { path: path.to_owned(), source };
+    let found = number(connection, "PRAGMA user_version").map_err(storage)?;
+    if number(connection, "PRAGMA application_id").map_err(storage)? != APPLICATION_ID {
+        return Err(OpenError::Foreign { path: path.to_owned() });
+    }
+    if found > FORMAT {
+        return Err(OpenError::Newer { path: path.to_owned(), found, known: FORMAT });
+    }
+    if found != FORMAT || definitions(connection).map_err(storage)? != expected().map_err(storage)? {
+        // A trigger, or a table of another form, would do something else than what is asked here.
+        return Err(OpenError::Foreign { path: path.to_owned() });
+    }
+    Ok(())
 }
 
 fn definitions(connection: &Connection) -> Result<Vec<Option<String>>, rusqlite::Error> {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use dalsegno_runtime::document_place;
+use dalsegno_runtime::{canonical_document, document_place};
 use dalsegno_workspace::{DocumentPlace, Workspace};
 use serde::Serialize;
 
@@ -52,7 +52,7 @@ pub(super) async fn pull(args: &ToolsPullArgs, context: &mut Context<'_>) -> Res
         let file = place(&document_place(&document.id), files.as_ref());
         let path = context.root.join(&file);
         let state = match fs::read_to_string(&path) {
-            Ok(text) if is_same(&text, &document.text) => "same",
+            Ok(text) if canonical_document(&text) == document.text => "same",
             Ok(_) => "replaced",
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => "made",
             // Text in another encoding is another text.
@@ -105,11 +105,6 @@ fn place(place: &DocumentPlace, files: Option<&Workspace>) -> PathBuf {
         DocumentPlace::ToolOf { tenant, name } => files.tenants.get(tenant)?.tools.get(name)?.source.clone(),
     });
     source.map_or_else(|| place.file(), |source| Path::new(source.file()).to_owned())
-}
-
-/// Says whether two texts are the same but for the ends of their lines.
-fn is_same(one: &str, other: &str) -> bool {
-    one.trim_end_matches(['\r', '\n']).lines().eq(other.trim_end_matches('\n').lines())
 }
 
 fn tell(pulled: &[Pulled], context: &mut Context<'_>) {

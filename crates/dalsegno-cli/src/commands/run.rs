@@ -14,6 +14,7 @@ use crate::args::{Endpoint, RunArgs};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::input;
+use crate::render::text::{Style, styled};
 
 /// The variable with the key of an endpoint that is given as an argument.
 const KEY_VARIABLE: &str = "DALSEGNO_API_KEY";
@@ -49,7 +50,13 @@ pub(super) async fn run(args: &RunArgs, context: &mut Context<'_>) -> Result<Exi
     let run = handle.run();
     let exit = follow.until_over(&engine, handle, Events::new(run), context).await?;
     if let Some(file) = &args.record_run {
-        from_run::keep(engine.journal(), run, file, context).await?;
+        match from_run::keep(engine.journal(), run, file, context).await {
+            // How the run ended says more than that it is no case.
+            Err(error) if exit != Exit::Done => {
+                context.output.note(styled(Style::Yellow, "warning").and(format_args!(": {error}")));
+            }
+            kept => kept?,
+        }
     }
     Ok(exit)
 }

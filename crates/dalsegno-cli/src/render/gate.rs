@@ -228,6 +228,12 @@ pub(crate) fn show_live(live: &Live, output: &mut Output) {
             "{runs} would differ and cannot be forked: the agent is gone, or the run has not come to an end"
         ));
     }
+    if live.untold > 0 {
+        output.note(format!(
+            "{} not compared: without the change, too, the fork stopped before its end",
+            count(live.untold, "pair"),
+        ));
+    }
     if live.pairs > 0 {
         show_measured("ends or tools", &live.tools, output);
         show_measured("arguments or answers", &live.arguments, output);

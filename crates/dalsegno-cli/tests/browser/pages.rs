@@ -199,7 +199,7 @@ fn a_run_that_is_looked_at_grows_by_its_stream() {
     page.press("Enter");
     page.until("document.querySelector('.head .mark.wait') && document.querySelector('.waits')");
     page.ask("window.before = true");
-    // Another process goes on with it.
+    // Another process continues it.
     workspace.succeed(&["resume", "last", "--approve", "--shown", &workspace.seen()]);
     page.until("document.querySelector('.head .mark.good') && document.getElementById('row-end')");
     page.until("!document.querySelector('.waits') && document.body.innerText.includes('Paid: 10')");

@@ -45,7 +45,7 @@ fn send(address: SocketAddr, key: &str, head: &str, headers: &str, body: &str) -
     write!(
         stream,
         "{head} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\nauthorization: Bearer {key}\r\n\
-         content-type: application/json\r\n{headers}content-length: {length}\r\n\r\n{body}",
+         {headers}content-length: {length}\r\n\r\n{body}",
     )
     .ok()?;
     let mut answer = String::new();
@@ -57,7 +57,18 @@ fn send(address: SocketAddr, key: &str, head: &str, headers: &str, body: &str) -
 }
 
 fn put(address: SocketAddr, key: &str, path: &str, condition: &str, body: &str) -> Option<u16> {
-    Some(send(address, key, &format!("PUT {path}"), &format!("{condition}\r\n"), body)?.0)
+    let kind = if path.starts_with("/v1/agents/") { "toml" } else { "json" };
+    let headers = format!("content-type: application/{kind}\r\n{condition}\r\n");
+    Some(send(address, key, &format!("PUT {path}"), &headers, body)?.0)
+}
+
+/// Has a document stand in for the file of an agent.
+pub(crate) fn cover(workspace: &Workspace, agent: &str, text: &str) {
+    let added = workspace.json(&["key", "add", "--all-tenants", "--scope", "agents:write"]);
+    let served = Served::start(workspace);
+    let path = format!("/v1/agents/{agent}");
+    let status = put(served.address, added["key"].as_str().unwrap(), &path, "if-match: *", text);
+    assert_eq!(status, Some(200));
 }
 
 fn speaks(workspace: &Workspace, tenant: &str) -> String {

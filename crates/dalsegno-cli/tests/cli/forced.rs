@@ -53,6 +53,20 @@ fn gate(workspace: &Workspace, args: &[&str]) -> (Option<i32>, String, Value) {
     (output.status.code(), workspace.shown(&output), document["models"].clone())
 }
 
+/// A document that is written by API is what runs use, and no file of the repository: it neither hides a change of a file nor is
+/// it what models are asked about.
+#[test]
+fn what_is_asked_about_is_the_file_though_a_document_stands_in_for_it() {
+    let double = Double::deciding(|_, received| match read_by(received).contains("can wait") {
+        true => sorted("later"),
+        false => sorted("urgent"),
+    });
+    let workspace = changed(&double);
+    crate::catalogue::cover(&workspace, "sorter", SORTER);
+    let (code, shown, found) = gate(&workspace, &["--asks", "50"]);
+    assert_eq!((code, &found["conclusion"]), (Some(3), &json!("differs")), "{shown}");
+}
+
 #[test]
 fn a_changed_prompt_that_changes_no_decision_passes() {
     let double = Double::start(vec![sorted("urgent")]);

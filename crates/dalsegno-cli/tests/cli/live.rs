@@ -196,3 +196,39 @@ fn a_run_that_waits_for_a_person_is_forked_up_to_there() {
     assert_eq!(example["now"], "completes", "{shown}");
     assert_eq!(recorded(&workspace), 0);
 }
+
+/// Each fork asks for a call that was not recorded, with the change and without it. Nothing is compared then, so nothing passes.
+#[test]
+fn forks_that_stop_on_both_sides_say_nothing() {
+    let double = Double::deciding(|number, received| match results(received) {
+        0 => score("Checkout is down"),
+        1 => record(0.9 + number as f64 / 1e6),
+        _ => words("It is recorded."),
+    });
+    let workspace = changed(&double, 1);
+    let (code, shown, found) = live(&workspace, "200", &[]);
+    assert_eq!((code, &found["conclusion"]), (Some(5), &json!("inconclusive")), "{shown}");
+    assert_eq!((&found["pairs"], &found["untold"]), (&json!(0), &json!(20)), "{shown}");
+    assert!(shown.contains("20 pairs not compared"), "{shown}");
+    assert_eq!(recorded(&workspace), 1);
+}
+
+/// What a run waits for is a time, which passes in a fork as it did.
+#[test]
+fn a_run_that_waited_is_forked_to_its_end() {
+    let double = Double::deciding(|_, _| words("It is down."));
+    let workspace = changed(&double, 0);
+    let agent = |words: &str| {
+        format!(
+            "name = \"slow\"\nversion = \"1.0.0\"\n[[steps]]\nid = \"said\"\n\
+             model = {{ use = \"default\", prompt = \"{words} {{{{request.text}}}}\" }}\n[[steps]]\nwait = \"20ms\"\n\
+             [[steps]]\nrespond = \"{{{{steps.said}}}}\"\n"
+        )
+    };
+    workspace.write("agents/slow.toml", &agent("Say it."));
+    workspace.succeed(&["run", "slow", "checkout"]);
+    workspace.write("agents/slow.toml", &agent("Say it briefly."));
+    let (code, shown, found) = live(&workspace, "200", &[]);
+    assert_eq!((code, &found["conclusion"]), (Some(0), &json!("same")), "{shown}");
+    assert_eq!((&found["runs"], &found["unfollowed"]), (&json!(1), &json!(0)), "{shown}");
+}

@@ -69,8 +69,6 @@ pub struct DocumentChange {
 pub struct DocumentChanged {
     /// Whether there was nothing at this place before.
     pub is_first: bool,
-    /// Whether there is something new.
-    pub is_new: bool,
     /// What is in use now; none where nothing is.
     pub shown: Option<ShownDocument>,
     /// What of the document works, but probably not as intended.
@@ -128,14 +126,17 @@ impl Engine {
     /// # Errors
     /// When there is none, or it cannot be read.
     pub async fn document(&self, id: &DocumentId) -> Result<ShownDocument, DocumentFailure> {
-        let id = id.clone();
-        let shown = self.in_turn(move |desk| {
-            let snapshot = desk.shelf.snapshot()?;
-            if let Some(document) = snapshot.documents.iter().find(|document| document.id == id) {
-                return Ok(Some(of_catalogue(document.clone())));
-            }
-            Ok(desk.read(&snapshot)?.file(&document_place(&id)))
+        let own = id.clone();
+        let found = self.blocking(move |desk| {
+            let store = desk.shelf.store(false)?;
+            Ok(store.map_or(Ok(None), |store| store.get(&own))?)
         });
+        if let Some(document) = found.await? {
+            return Ok(of_catalogue(document));
+        }
+        let place = document_place(id);
+        // A file is shown as the workspace has read it, with its secrets masked.
+        let shown = self.in_turn(move |desk| Ok(desk.read(&desk.shelf.snapshot()?)?.file(&place)));
         shown.await?.ok_or(DocumentFailure::Unknown)
     }
 
@@ -215,9 +216,13 @@ impl Engine {
         work: impl FnOnce(&Desk) -> Result<T, DocumentFailure> + Send + 'static,
     ) -> Result<T, DocumentFailure> {
         let shelf = self.ports().live.shelf().cloned().ok_or(DocumentFailure::Off)?;
-        // It is never closed.
-        let _turn = shelf.turns.acquire().await;
-        self.blocking(work).await
+        // It is never closed. The turn is the work's own: it ends with it, and not when the caller gives up.
+        let turn = Arc::clone(&shelf.turns).acquire_owned().await;
+        self.blocking(move |desk| {
+            let _turn = turn;
+            work(desk)
+        })
+        .await
     }
 
     async fn blocking<T: Send + 'static>(
@@ -312,9 +317,15 @@ impl Desk {
                 Err(ChangeError::Documents(error)) => return Err(error.into()),
                 Err(limit) => return Err(DocumentFailure::Limit(limit)),
             };
-            let shown = match written.version {
-                Some(_) => store.get(id)?.map(of_catalogue),
-                None => Judged::read(
+            let shown = match (written.version, text) {
+                // Not what is there by now: another process may have written since.
+                (Some(version), Some(text)) if written.is_new => {
+                    let text = dalsegno_catalogue::canonical(text);
+                    let (id, by, number) = (id.clone(), by.clone(), written.number);
+                    Some(of_catalogue(Document { id, text, version, number, at, by }))
+                }
+                (Some(_), _) => document.cloned().map(of_catalogue),
+                (None, _) => Judged::read(
                     &self.root,
                     &self.in_code,
                     &self.without(&snapshot, &place),
@@ -323,7 +334,7 @@ impl Desk {
                 .file(&place),
             };
             let is_first = found.is_none();
-            return Ok(DocumentChanged { is_first, is_new: written.is_new, shown, warnings: check.warnings });
+            return Ok(DocumentChanged { is_first, shown, warnings: check.warnings });
         }
         Err(DocumentFailure::Busy)
     }

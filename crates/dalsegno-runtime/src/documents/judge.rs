@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use dalsegno_workspace::{
-    Catalogue, Diagnostic, DocumentPlace, Documents, InCode, Loaded, SourceFile, Tenant, Workspace,
+    Catalogue, Diagnostic, DocumentPlace, Documents, InCode, SourceFile, Tenant, Workspace,
 };
 
 /// What is wrong with a document, and with all that it touches.
@@ -29,8 +29,9 @@ pub(super) struct Judged {
 
 impl Judged {
     pub(super) fn read(root: &Path, in_code: &InCode, documents: &Documents, registered: &Catalogue) -> Self {
-        let loaded = Workspace::load_under(root, in_code, |_| Ok(documents.clone()));
-        let Loaded { mut diagnostics, sources, .. } = loaded.clone();
+        let mut loaded = Workspace::load_under(root, in_code, |_| Ok(documents.clone()));
+        let mut diagnostics = loaded.diagnostics.clone();
+        let sources = std::mem::take(&mut loaded.sources);
         diagnostics.extend(loaded.lock.diagnostics.iter().cloned());
         let lock = loaded.lock.lock.clone().unwrap_or_default();
         let workspace = loaded.sound().ok();

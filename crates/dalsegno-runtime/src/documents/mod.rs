@@ -3,17 +3,20 @@
 mod change;
 mod judge;
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use dalsegno_catalogue::{
-    DocumentId, DocumentKind, DocumentSet, DocumentStore, DocumentsError, SqliteDocuments,
+    DocumentId, DocumentKind, DocumentSet, DocumentStore, DocumentsError, OpenError, SqliteDocuments,
 };
 use dalsegno_workspace::{DocumentPlace, Documents, InCode, Loaded, Settings, Workspace};
 use tokio::sync::Semaphore;
 
 pub use self::change::{DocumentChange, DocumentChanged, DocumentFailure, Expected, Layer, ShownDocument};
 pub use self::judge::DocumentCheck;
+
+pub use dalsegno_catalogue::canonical as canonical_document;
 
 /// The name of the file, beside the journal.
 const FILE: &str = "catalogue.db";
@@ -45,28 +48,37 @@ pub(crate) struct Shelf {
     file: PathBuf,
     store: Mutex<Option<Arc<dyn DocumentStore>>>,
     /// The work that reads the whole workspace: one at a time, and what waits for it takes no thread.
-    turns: Semaphore,
+    turns: Arc<Semaphore>,
 }
 
 impl Shelf {
     /// That of a workspace with these settings.
     pub(crate) fn of(root: &Path, settings: &Settings) -> Self {
         let folder = settings.store.parent().unwrap_or(root);
-        Self { file: folder.join(FILE), store: Mutex::default(), turns: Semaphore::new(1) }
+        Self { file: folder.join(FILE), store: Mutex::default(), turns: Arc::new(Semaphore::new(1)) }
     }
 
     /// One that is kept elsewhere.
     pub(crate) fn given(store: Arc<dyn DocumentStore>) -> Self {
-        Self { file: PathBuf::from(FILE), store: Mutex::new(Some(store)), turns: Semaphore::new(1) }
+        Self { file: PathBuf::from(FILE), store: Mutex::new(Some(store)), turns: Arc::new(Semaphore::new(1)) }
     }
 
     /// The store, if there is one; it is made first where one is `wanted`.
     fn store(&self, wanted: bool) -> Result<Option<Arc<dyn DocumentStore>>, DocumentsError> {
         let mut store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
-        if store.is_none() && (wanted || self.file.exists()) {
+        if store.is_none() && (wanted || self.is_there()?) {
             *store = Some(Arc::new(SqliteDocuments::open(&self.file)?));
         }
         Ok(store.clone())
+    }
+
+    /// Whether there is a file. One that cannot be seen may be there, and the files below it may allow more than its documents.
+    fn is_there(&self) -> Result<bool, DocumentsError> {
+        match std::fs::symlink_metadata(&self.file) {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(source) => Err(OpenError::File { path: self.file.clone(), source }.into()),
+        }
     }
 
     /// The generation of the documents by now.

@@ -190,10 +190,10 @@ impl Inner {
 
     /// Moves the log into the file and empties it.
     fn empty_log(&mut self) -> Result<(), SecretError> {
-        self.connection.busy_timeout(ERASE_TIMEOUT)?;
+        schema::wait_up_to(&mut self.connection, ERASE_TIMEOUT)?;
         let sql = "PRAGMA wal_checkpoint(TRUNCATE)";
         let busy: Result<i64, _> = self.connection.query_row(sql, [], |row| row.get(0));
-        self.connection.busy_timeout(schema::BUSY_TIMEOUT)?;
+        schema::wait_up_to(&mut self.connection, schema::BUSY_TIMEOUT)?;
         if busy? == 0 { Ok(()) } else { Err(SecretError::NotErased) }
     }
 }

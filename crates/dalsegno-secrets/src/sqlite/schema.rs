@@ -21,10 +21,13 @@ const TABLES: &str = include_str!("schema.sql");
 /// only when something is stuck.
 pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// How long a call that waits for another process sleeps before it asks again.
+const BUSY_PAUSE: Duration = Duration::from_millis(2);
+
 /// Sets a connection up, and makes the tables in an empty file. A file that is no store is left untouched.
 pub(super) fn prepare(connection: &mut Connection, path: &Path, key: &MasterKey) -> Result<(), OpenError> {
     let at = |source: rusqlite::Error| OpenError::at(path.to_owned(), source);
-    connection.busy_timeout(BUSY_TIMEOUT).map_err(at)?;
+    wait_up_to(connection, BUSY_TIMEOUT).map_err(at)?;
     // What stands in the file's schema is data of somebody else until it is known.
     connection.pragma_update(None, "trusted_schema", false).map_err(at)?;
     connection.pragma_update(None, "cell_size_check", true).map_err(at)?;
@@ -41,6 +44,24 @@ pub(super) fn prepare(connection: &mut Connection, path: &Path, key: &MasterKey)
         make(connection, path, key)?;
     }
     Ok(())
+}
+
+/// Sets how long calls wait for another process.
+///
+/// The pauses stay short. SQLite's own grow to 100 ms, so that the longer a call has waited, the less often it asks, and
+/// processes that write one value after the other get in before it for as long as they go on.
+pub(super) fn wait_up_to(connection: &mut Connection, timeout: Duration) -> rusqlite::Result<()> {
+    let mut began = Instant::now();
+    connection.busy_handler(Some(move |asked: i32| {
+        if asked == 0 {
+            began = Instant::now();
+        }
+        let waits = began.elapsed() < timeout;
+        if waits {
+            std::thread::sleep(BUSY_PAUSE);
+        }
+        waits
+    }))
 }
 
 fn make(connection: &mut Connection, path: &Path, key: &MasterKey) -> Result<(), OpenError> {
@@ -102,7 +123,7 @@ fn use_write_ahead_log(connection: &Connection) -> Result<(), rusqlite::Error> {
                 if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
                     && start.elapsed() < BUSY_TIMEOUT =>
             {
-                std::thread::sleep(Duration::from_millis(5));
+                std::thread::sleep(BUSY_PAUSE);
             }
             other => return other,
         }

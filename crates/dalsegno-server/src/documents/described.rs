@@ -1,14 +1,18 @@
 //! What `/openapi.json` says of documents: the same for each kind, but for its words.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use axum::routing::MethodRouter;
 use dalsegno_access::Scope;
 use serde_json::{Value, json};
+use utoipa::ToSchema;
+use utoipa::openapi::schema::{AdditionalProperties, ObjectBuilder};
 use utoipa::openapi::{PathItem, Paths, RefOr, Schema};
-use utoipa::{PartialSchema, ToSchema};
 
+use super::list::{TenantListing, ToolListing};
+use super::show::DocumentVersions;
+use super::trying::{Tried, Try};
+use super::write::{CheckedDocument, Uncovered, WrittenDocument};
 use crate::problem::Code;
 use crate::routes::Route;
 use crate::shared::Shared;
@@ -234,7 +238,7 @@ impl Kind {
             "Location": { "description": "Its address, if it is new.", "schema": { "type": "string" } },
         });
         let with = |description: &str| {
-            let mut response = sent(description, "DocumentEntry");
+            let mut response = sent(description, "WrittenDocument");
             response["headers"] = headers.clone();
             response
         };
@@ -294,7 +298,7 @@ impl Kind {
             &format!("Checks a document of a {}.", self.word),
             "With everything that it touches, as a write would; nothing is written.",
             &self.parameters(false),
-            &json!({ "200": sent("What the check found.", "DocumentCheck") }),
+            &json!({ "200": sent("What the check found.", "CheckedDocument") }),
         );
         operation["requestBody"] = self.request();
         self.told("post", "/check", operation, &[Code::NotFound, Code::Conflict], self.writes).route(handler)
@@ -339,193 +343,24 @@ fn sent(description: &str, schema: &str) -> Value {
     })
 }
 
-/// Something that is wrong with a document, as a problem has it.
-pub(crate) struct Diagnostic;
-
-impl PartialSchema for Diagnostic {
-    fn schema() -> RefOr<Schema> {
-        read(json!({
-            "type": "object",
-            "description": "Something that is wrong with a document. About what is not the tenant's own, a key of a tenant learns the code and the agent.",
-            "required": ["code", "severity", "message"],
-            "properties": {
-                "code": { "type": "string", "description": "The stable name of the diagnostic; it has a page in the book." },
-                "severity": { "type": "string", "description": "`error` or `warning`." },
-                "message": { "type": "string", "description": "What is wrong." },
-                "file": { "type": "string", "description": "The document." },
-                "label": { "type": ["string", "null"], "description": "What stands at the place." },
-                "help": { "type": ["string", "null"], "description": "What to do." },
-                "line": { "type": "integer", "description": "The line, from 1." },
-                "column": { "type": "integer", "description": "The column, from 1." },
-                "offset": { "type": "integer", "description": "The byte at which the place begins." },
-                "length": { "type": "integer", "description": "The bytes of the place." },
-            },
-        }))
-    }
-}
-
-impl ToSchema for Diagnostic {
-    fn name() -> Cow<'static, str> {
-        Cow::Borrowed("Diagnostic")
-    }
-}
-
-fn read(schema: Value) -> RefOr<Schema> {
-    serde_json::from_value(schema).unwrap_or_else(|_| RefOr::T(Schema::default()))
-}
-
-fn object(description: &str, required: &[&str], properties: &Value) -> RefOr<Schema> {
-    read(json!({
-        "type": "object", "description": description, "required": required, "properties": properties,
-    }))
-}
-
-/// Any JSON value.
-fn any(description: &str) -> Value {
-    let types = ["object", "array", "string", "number", "boolean", "null"];
-    json!({ "description": description, "type": types })
-}
-
 /// The schemas of what is sent and returned.
 fn schemas() -> Vec<(String, RefOr<Schema>)> {
-    let by = json!({
-        "type": "object", "description": "The key that made the change.",
-        "properties": {
-            "key": { "type": "string", "description": "The id of the key." },
-            "name": { "type": ["string", "null"], "description": "The name of the key." },
-        },
-    });
-    let diagnostics = json!({
-        "type": "array", "description": "What the check found, each with its place.",
-        "items": { "$ref": "#/components/schemas/Diagnostic" },
-    });
-    let layer = json!({ "type": "string", "description": "Where it comes from: `file`, `catalogue`, or `features` of the tenant's document." });
-    let version = json!({ "type": ["string", "null"], "description": "The version: the hash of the text. None for a deletion." });
-    let number = json!({ "type": "integer", "description": "The number of the change, from 1." });
-    let changed = json!({ "type": "string", "description": "When it was changed, in UTC." });
-    let name = json!({ "type": "string", "description": "Its name." });
-    let list = |description: &str, item: Value| json!({ "type": "array", "description": description, "items": item });
-    let text = json!({ "type": "string" });
-    let all = [
-        ("Diagnostic", Diagnostic::schema()),
-        (
-            "ToolDocument",
-            read(
-                json!({ "type": "object", "description": "A declarative tool or toolkit, as the book describes it.", "additionalProperties": true }),
-            ),
-        ),
-        (
-            "DocumentEntry",
-            object(
-                "A document as it is in use: all but its text.",
-                &["kind", "name", "layer", "version"],
-                &json!({
-                    "kind": { "type": "string", "description": "`agent`, `tool` or `tenant`." },
-                    "name": name, "layer": layer, "version": version, "number": number, "changed": changed, "by": by,
-                    "tenant": { "type": "string", "description": "The tenant, for a tool of a tenant." },
-                    "diagnostics": diagnostics,
-                }),
-            ),
-        ),
-        (
-            "Uncovered",
-            object(
-                "What is in use after a deletion.",
-                &["uncovers"],
-                &json!({
-                    "uncovers": { "description": "The file that was below it; null if there is none.", "type": ["object", "null"] },
-                }),
-            ),
-        ),
-        (
-            "DocumentVersions",
-            object(
-                "The changes of a document.",
-                &["items"],
-                &json!({
-                    "items": list("The newest first.", json!({
-                        "type": "object", "required": ["number", "version", "changed", "by"],
-                        "properties": {
-                            "number": number, "version": version, "changed": changed, "by": by,
-                            "bytes": { "type": ["integer", "null"], "description": "The length of the text; none for a deletion." },
-                        },
-                    })),
-                }),
-            ),
-        ),
-        (
-            "DocumentCheck",
-            object(
-                "What the check of a document found.",
-                &["ok", "diagnostics", "agents", "scopes"],
-                &json!({
-                    "ok": { "type": "boolean", "description": "Whether it can be written." },
-                    "diagnostics": diagnostics,
-                    "agents": list("The agents that would not work with it.", text.clone()),
-                    "scopes": list("The scopes that writing it takes besides.", text.clone()),
-                }),
-            ),
-        ),
-        (
-            "ToolListing",
-            object(
-                "Tools and toolkits.",
-                &["items"],
-                &json!({
-                    "items": list("In the order of their names.", json!({
-                        "type": "object", "required": ["name", "of", "layer", "tools"],
-                        "properties": {
-                            "name": name, "layer": layer, "version": version,
-                            "of": { "type": "string", "description": "Whose the document is: `workspace` or `tenant`." },
-                            "tools": list("The names of its tools, as agents allow them.", text),
-                        },
-                    })),
-                }),
-            ),
-        ),
-        (
-            "TenantListing",
-            object(
-                "Tenants.",
-                &["items"],
-                &json!({
-                    "items": list("In the order of their names.", json!({
-                        "type": "object", "required": ["name", "description", "layer", "version"],
-                        "properties": {
-                            "name": name, "layer": layer, "version": version,
-                            "description": { "type": "string", "description": "What the tenant's document says of it." },
-                        },
-                    })),
-                }),
-            ),
-        ),
-        (
-            "Try",
-            read(json!({
-                "type": "object", "description": "What is tried.", "additionalProperties": false,
-                "properties": {
-                    "document": any("A document that need not be written; the one in use without it."),
-                    "action": { "type": ["string", "null"], "description": "The action of a toolkit." },
-                    "params": any("The arguments."),
-                    "user": { "type": "object", "description": "What is known of the user, as a start has it." },
-                    "tenant": { "type": ["string", "null"], "description": "On whose behalf, for a document that all tenants share." },
-                    "live": { "type": "boolean", "description": "Whether requests are sent." },
-                    "recording": { "type": ["object", "null"], "description": "What requests are answered with, as an earlier try returned it." },
-                },
-            })),
-        ),
-        (
-            "Tried",
-            object(
-                "What came of a try.",
-                &["outcome", "writes", "recording"],
-                &json!({
-                    "outcome": any("The outcome of the call."),
-                    "writes": any("What it would remember in the memory of an agent."),
-                    "recording": { "type": "object", "description": "The requests with their answers, to be sent as `recording`." },
-                }),
-            ),
-        ),
-    ];
-    all.into_iter().map(|(name, schema)| (name.to_owned(), schema)).collect()
+    fn add<T: ToSchema>(all: &mut Vec<(String, RefOr<Schema>)>) {
+        all.push((T::name().into_owned(), T::schema()));
+        T::schemas(all);
+    }
+    let document = "A declarative tool or toolkit, as the book describes it.";
+    let document = ObjectBuilder::new()
+        .description(Some(document))
+        .additional_properties(Some(AdditionalProperties::<Schema>::FreeForm(true)));
+    let mut all = vec![("ToolDocument".to_owned(), document.into())];
+    add::<WrittenDocument>(&mut all);
+    add::<Uncovered>(&mut all);
+    add::<DocumentVersions>(&mut all);
+    add::<CheckedDocument>(&mut all);
+    add::<ToolListing>(&mut all);
+    add::<TenantListing>(&mut all);
+    add::<Try>(&mut all);
+    add::<Tried>(&mut all);
+    all
 }

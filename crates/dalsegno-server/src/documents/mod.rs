@@ -12,8 +12,8 @@ mod write;
 
 use axum::routing::{delete, get, post, put};
 
-pub(crate) use self::described::Diagnostic;
 use self::described::{AGENT, Kind, TENANT, TOOL, TOOL_OF_TENANT};
+pub(crate) use self::tell::Diagnostic;
 pub(crate) use self::turns::Turns;
 use crate::routes::Route;
 

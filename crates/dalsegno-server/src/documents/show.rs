@@ -7,11 +7,15 @@ use axum::extract::State;
 use axum::http::header::{CONTENT_TYPE, ETAG, HeaderValue};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
-use dalsegno_catalogue::Version;
-use dalsegno_core::Timestamp;
-use serde_json::{Value, json};
+use dalsegno_access::Access;
+use dalsegno_catalogue::{DocumentId, Version, VersionEntry};
+use dalsegno_runtime::ShownDocument;
+use dalsegno_wire::schema;
+use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::target::{Target, no_document};
+use super::tell::DocumentAuthor;
 use super::{etag, tell};
 use crate::problem::Problem;
 use crate::shared::Shared;
@@ -22,8 +26,7 @@ pub(crate) async fn show(
     Target { access, id, .. }: Target,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let _turn = shared.turns.of(&access).await;
-    let shown = shared.engine.document(&id).await.map_err(|failure| tell::failure(failure, &access))?;
+    let shown = shown(&shared, &access, &id).await?;
     let mut response = match etag::has(&headers, shown.version) {
         true => StatusCode::NOT_MODIFIED.into_response(),
         false => text(shown.text, tell::media_type(id.kind())),
@@ -33,31 +36,66 @@ pub(crate) async fn show(
     Ok(response)
 }
 
+/// The changes of a document.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct DocumentVersions {
+    /// Those that are kept, the newest first.
+    items: Vec<DocumentVersion>,
+}
+
+/// A change of a document.
+#[derive(Serialize, ToSchema)]
+struct DocumentVersion {
+    /// The number of the change, from 1.
+    number: u64,
+    /// The version: the hash of the text; none for a deletion.
+    #[schema(required)]
+    version: Option<String>,
+    /// The length of the text; none for a deletion.
+    #[schema(required)]
+    bytes: Option<u64>,
+    /// When it was made, in UTC.
+    #[schema(value_type = schema::Time)]
+    changed: String,
+    /// The key that made it.
+    by: DocumentAuthor,
+}
+
+impl DocumentVersion {
+    fn of(entry: &VersionEntry) -> Self {
+        Self {
+            number: entry.number,
+            version: entry.version.map(|version| version.to_string()),
+            bytes: entry.version.map(|_| entry.bytes),
+            changed: tell::time(entry.at),
+            by: DocumentAuthor::of(&entry.by),
+        }
+    }
+}
+
 /// The changes of a document that are kept, the newest first.
 pub(crate) async fn versions(
     State(shared): State<Arc<Shared>>,
     Target { access, id, .. }: Target,
-) -> Result<Json<Value>, Problem> {
-    let failed = |failure| tell::failure(failure, &access);
-    let versions = shared.engine.document_versions(&id).await.map_err(failed)?;
+) -> Result<Json<DocumentVersions>, Problem> {
+    let versions = shared.engine.document_versions(&id).await;
+    let versions = versions.map_err(|failure| tell::failure(failure, &access))?;
     if versions.is_empty() {
         // A file has one version, which is shown and not kept.
-        let _turn = shared.turns.of(&access).await;
-        shared.engine.document(&id).await.map_err(failed)?;
+        shown(&shared, &access, &id).await?;
     }
-    let items: Vec<Value> = versions
-        .iter()
-        .map(|entry| {
-            json!({
-                "number": entry.number,
-                "version": entry.version.map(|version| version.to_string()),
-                "bytes": entry.bytes,
-                "changed": dalsegno_wire::time::exact(Timestamp::from_millis(entry.at)),
-                "by": tell::author(&entry.by),
-            })
-        })
-        .collect();
-    Ok(Json(json!({ "items": items })))
+    Ok(Json(DocumentVersions { items: versions.iter().map(DocumentVersion::of).collect() }))
+}
+
+/// The document in use. The work is done to its end when the client gives up, and keeps the turn of its key until then.
+async fn shown(shared: &Arc<Shared>, access: &Access, id: &DocumentId) -> Result<ShownDocument, Problem> {
+    let turn = shared.turns.of(access).await;
+    let (engine, id) = (shared.engine.clone(), id.clone());
+    let shown = Shared::whole(async move {
+        let _turn = turn;
+        Ok(engine.document(&id).await)
+    });
+    shown.await?.map_err(|failure| tell::failure(failure, access))
 }
 
 /// The text of one version.

@@ -7,8 +7,10 @@ use dalsegno_access::{Access, Scope};
 use dalsegno_catalogue::{Author, ChangeError, DocumentId, DocumentKind};
 use dalsegno_core::Timestamp;
 use dalsegno_runtime::{DocumentCheck, DocumentFailure, ErrorKind, Layer, ShownDocument};
-use dalsegno_workspace::Diagnostic;
-use serde_json::{Value, json};
+use dalsegno_wire::schema;
+use dalsegno_workspace::{Code as FoundCode, Diagnostic as Found, Severity};
+use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::target::no_document;
 use crate::problem::{Code, Problem};
@@ -34,63 +36,142 @@ pub(super) const fn media_type(kind: DocumentKind) -> HeaderValue {
     })
 }
 
-/// A document in an answer to a change: all but its text.
-pub(super) fn entry(id: &DocumentId, shown: &ShownDocument) -> Value {
-    let mut entry = json!({
-        "kind": id.kind().as_str(),
-        "name": id.name(),
-        "layer": layer(shown.layer),
-        "version": shown.version.to_string(),
-    });
-    if let Some(tenant) = id.tenant() {
-        entry["tenant"] = json!(tenant);
-    }
-    if let Some(written) = &shown.written {
-        entry["number"] = json!(written.number);
-        entry["changed"] = json!(dalsegno_wire::time::exact(Timestamp::from_millis(written.at)));
-        entry["by"] = author(&written.by);
-    }
-    entry
+/// A document as it is in use: all but its text.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct DocumentEntry {
+    /// `agent`, `tool` or `tenant`.
+    kind: &'static str,
+    /// Its name.
+    name: String,
+    /// The tenant, for a tool of a tenant.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tenant: Option<String>,
+    /// Where it comes from: `file` or `catalogue`.
+    layer: &'static str,
+    /// The version: the hash of the text.
+    version: String,
+    /// The number of the change that wrote it, from 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    number: Option<u64>,
+    /// When it was written, in UTC.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<schema::Time>)]
+    changed: Option<String>,
+    /// The key that wrote it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    by: Option<DocumentAuthor>,
 }
 
-pub(super) fn author(by: &Author) -> Value {
-    json!({ "key": by.key, "name": by.name })
+impl DocumentEntry {
+    pub(super) fn of(id: &DocumentId, shown: &ShownDocument) -> Self {
+        let written = shown.written.as_ref();
+        Self {
+            kind: id.kind().as_str(),
+            name: id.name().to_owned(),
+            tenant: id.tenant().map(str::to_owned),
+            layer: layer(shown.layer),
+            version: shown.version.to_string(),
+            number: written.map(|written| written.number),
+            changed: written.map(|written| time(written.at)),
+            by: written.map(|written| DocumentAuthor::of(&written.by)),
+        }
+    }
+}
+
+/// The key that made a change.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct DocumentAuthor {
+    /// The id of the key.
+    key: String,
+    /// The name of the key.
+    #[schema(required)]
+    name: Option<String>,
+}
+
+impl DocumentAuthor {
+    pub(super) fn of(by: &Author) -> Self {
+        Self { key: by.key.clone(), name: by.name.clone() }
+    }
+}
+
+pub(super) fn time(millis: u64) -> String {
+    dalsegno_wire::time::exact(Timestamp::from_millis(millis))
+}
+
+/// Something that is wrong with a document. About what is not the tenant's own, a key of a tenant learns the code and the agent.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub(crate) struct Diagnostic {
+    /// The stable name of the diagnostic; it has a page in the book.
+    #[schema(value_type = String)]
+    code: FoundCode,
+    /// `error`, `warning` or `note`.
+    #[schema(value_type = String)]
+    severity: Severity,
+    /// What is wrong.
+    message: String,
+    /// The document.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<String>,
+    /// What stands at the place.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    label: Option<String>,
+    /// What to do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    help: Option<String>,
+    #[serde(flatten)]
+    place: Option<Spot>,
+}
+
+/// A place in a text.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub(crate) struct Spot {
+    /// The line, from 1.
+    line: usize,
+    /// The column, from 1.
+    column: usize,
+    /// The byte at which the place begins.
+    offset: usize,
+    /// The bytes of the place.
+    length: usize,
 }
 
 /// Problems of documents, as far as the client may read of them. With the key of a tenant those of its own documents are told in
 /// full; of others no more than which agent it is, since their words may quote what is not the tenant's.
-pub(super) fn diagnostics(found: &[Diagnostic], access: &Access) -> Vec<Value> {
+pub(super) fn diagnostics(found: &[Found], access: &Access) -> Vec<Diagnostic> {
     found.iter().take(DIAGNOSTICS_MAX).map(|found| diagnostic(found, access)).collect()
 }
 
-fn diagnostic(found: &Diagnostic, access: &Access) -> Value {
-    let Diagnostic { code, severity, message, file, label, help, span, start } = found;
-    let mut told = json!({ "code": code, "severity": severity });
+fn diagnostic(found: &Found, access: &Access) -> Diagnostic {
+    let Found { code, severity, message, file, label, help, span, start } = found;
+    let (code, severity) = (*code, *severity);
     if !access.tenant().is_none_or(|tenant| is_of(file, tenant)) {
-        let agent = file.file_stem().filter(|_| file.iter().any(|part| part == "agents"));
-        told["message"] = json!(match agent {
-            Some(agent) =>
-                format!("the agent `{}` cannot be used with this document", agent.to_string_lossy()),
+        let agent = below_catalogue(file).strip_prefix("agents").ok().and_then(Path::file_stem);
+        let message = match agent {
+            Some(agent) => {
+                format!("the agent `{}` cannot be used with this document", agent.to_string_lossy())
+            }
             None => "another part of the workspace cannot be used with this document".to_owned(),
-        });
-        return told;
+        };
+        return Diagnostic { code, severity, message, file: None, label: None, help: None, place: None };
     }
-    told["file"] = json!(slashes(file));
-    told["message"] = json!(message);
-    told["label"] = json!(label);
-    told["help"] = json!(help);
-    if let (Some(span), Some(start)) = (span, start) {
-        told["line"] = json!(start.line);
-        told["column"] = json!(start.column);
-        told["offset"] = json!(span.start);
-        told["length"] = json!(span.len());
-    }
-    told
+    let place = span.as_ref().zip(start.as_ref()).map(|(span, start)| Spot {
+        line: start.line,
+        column: start.column,
+        offset: span.start,
+        length: span.len(),
+    });
+    let (message, file) = (message.clone(), Some(slashes(file)));
+    Diagnostic { code, severity, message, file, label: label.clone(), help: help.clone(), place }
+}
+
+/// A document or file as the workspace's folder would have it.
+fn below_catalogue(file: &Path) -> &Path {
+    file.strip_prefix("catalogue").unwrap_or(file)
 }
 
 /// Says whether a file or document belongs to a tenant.
 fn is_of(file: &Path, tenant: &str) -> bool {
-    let file = file.strip_prefix("catalogue").unwrap_or(file);
+    let file = below_catalogue(file);
     let tenants = Path::new("tenants");
     file == tenants.join(format!("{tenant}.toml")) || file.starts_with(tenants.join(tenant))
 }

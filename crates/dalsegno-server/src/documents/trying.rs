@@ -6,13 +6,15 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use dalsegno_access::Scope;
+use dalsegno_catalogue::Limits;
 use dalsegno_core::ToolOwner;
 use dalsegno_runtime::{
     DocumentCheck, DocumentFailure, ErrorKind, TrialError, TrialOptions, TrialRecording, document_place,
 };
-use dalsegno_workspace::{ToolkitFile, Workspace};
-use serde::Deserialize;
+use dalsegno_workspace::{Diagnostic, ToolkitFile, Workspace};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use utoipa::ToSchema;
 
 use super::target::{Target, no_document};
 use super::tell;
@@ -21,7 +23,7 @@ use crate::problem::{Code, Problem};
 use crate::shared::Shared;
 
 /// What is tried.
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Try {
     /// A document that need not be written; the one in use by default.
@@ -30,9 +32,12 @@ pub(crate) struct Try {
     /// The action of a toolkit.
     #[serde(default)]
     action: Option<String>,
+    /// The arguments.
     #[serde(default = "nothing")]
     params: Value,
+    /// What is known of the user, as a start has it.
     #[serde(default = "nothing")]
+    #[schema(value_type = Object)]
     user: Value,
     /// On whose behalf, for a document that all tenants share.
     #[serde(default)]
@@ -40,9 +45,23 @@ pub(crate) struct Try {
     /// Whether requests are sent.
     #[serde(default)]
     live: bool,
-    /// What the requests are answered with where none is sent.
+    /// What the requests are answered with where none is sent, as an earlier try returned it.
     #[serde(default)]
+    #[schema(value_type = Option<Object>)]
     recording: Option<TrialRecording>,
+}
+
+/// What came of a try.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Tried {
+    /// The outcome of the call.
+    #[schema(value_type = Object)]
+    outcome: Value,
+    /// What it would remember in the memory of an agent.
+    writes: Value,
+    /// The requests with their answers, to be sent as `recording`.
+    #[schema(value_type = Object)]
+    recording: TrialRecording,
 }
 
 fn nothing() -> Value {
@@ -53,7 +72,7 @@ pub(crate) async fn trial(
     State(shared): State<Arc<Shared>>,
     Target { access, id, .. }: Target,
     body::Json(asked): body::Json<Try>,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<Tried>, Problem> {
     let Try { document, action, params, user, tenant, live, recording } = asked;
     if !user.is_object() {
         let problem =
@@ -83,6 +102,12 @@ pub(crate) async fn trial(
     let (toolkit, owner) = match document {
         // A document that no person has reviewed gets the secrets of its tenant, as it would once it was written, and no others.
         Some(document) => {
+            let most = Limits::default().document;
+            if document.to_string().len() as u64 > most {
+                let detail = format!("the document has more than {most} bytes");
+                let problem = Problem::new(Code::TooLarge, detail, "split it into several documents");
+                return Err(problem.at("/document", "is too long"));
+            }
             let source = document_place(&id).source();
             let parsed = parse(&workspace, &source, &document)
                 .map_err(|check| tell::failure(DocumentFailure::Invalid(Box::new(check)), &access))?;
@@ -132,16 +157,18 @@ pub(crate) async fn trial(
         })
     });
     let trial = tried.await?.map_err(failed)?;
-    Ok(Json(json!({
-        "outcome": trial.finished.outcome,
-        "writes": trial.finished.writes,
-        "recording": trial.recording,
-    })))
+    Ok(Json(Tried {
+        outcome: json!(trial.finished.outcome),
+        writes: json!(trial.finished.writes),
+        recording: trial.recording,
+    }))
 }
 
 fn parse(workspace: &Workspace, source: &Path, document: &Value) -> Result<ToolkitFile, DocumentCheck> {
     ToolkitFile::parse(Some(&workspace.settings), source, &format!("{document:#}")).map_err(|(found, _)| {
-        let (errors, warnings) = found.into_iter().partition(|found| found.is_error());
+        // The client sent a value, and no text: a place in one would be none that it knows.
+        let found = found.into_iter().map(|found| Diagnostic { span: None, start: None, ..found });
+        let (errors, warnings) = found.partition(Diagnostic::is_error);
         DocumentCheck { errors, warnings, ..DocumentCheck::default() }
     })
 }

@@ -10,13 +10,45 @@ use axum::response::{IntoResponse as _, Response};
 use dalsegno_access::{Access, Scope};
 use dalsegno_catalogue::{Author, DocumentKind, Limits};
 use dalsegno_runtime::{DocumentChange, DocumentChanged};
-use serde_json::{Value, json};
+use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::target::Target;
+use super::tell::{Diagnostic, DocumentEntry};
 use super::{etag, tell};
 use crate::body;
 use crate::problem::{Code, Problem};
 use crate::shared::Shared;
+
+/// A document that was written.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct WrittenDocument {
+    #[serde(flatten)]
+    entry: DocumentEntry,
+    /// What of it works, but probably not as intended.
+    diagnostics: Vec<Diagnostic>,
+}
+
+/// What is in use after a deletion.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Uncovered {
+    /// The file that was below it; null if there is none.
+    #[schema(required)]
+    uncovers: Option<DocumentEntry>,
+}
+
+/// What the check of a document found.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct CheckedDocument {
+    /// Whether it can be written.
+    ok: bool,
+    /// What the check found, each with its place.
+    diagnostics: Vec<Diagnostic>,
+    /// The agents that would not work with it.
+    agents: Vec<String>,
+    /// The scopes that writing it takes besides.
+    scopes: Vec<String>,
+}
 
 /// Writes a document, after it was checked with everything that it touches.
 pub(crate) async fn put(
@@ -46,8 +78,8 @@ pub(crate) async fn put(
     let DocumentChanged { is_first, shown: Some(shown), warnings, .. } = changed else {
         return Err(super::target::no_document());
     };
-    let mut entry = tell::entry(&id, &shown);
-    entry["diagnostics"] = json!(tell::diagnostics(&warnings, &access));
+    let diagnostics = tell::diagnostics(&warnings, &access);
+    let entry = WrittenDocument { entry: DocumentEntry::of(&id, &shown), diagnostics };
     let status = if is_first { StatusCode::CREATED } else { StatusCode::OK };
     let mut response = (status, Json(entry)).into_response();
     response.headers_mut().insert(ETAG, etag::tag(shown.version));
@@ -62,7 +94,7 @@ pub(crate) async fn delete(
     State(shared): State<Arc<Shared>>,
     Target { access, id, .. }: Target,
     headers: HeaderMap,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<Uncovered>, Problem> {
     let expected = etag::expected(&headers)?;
     let change = DocumentChange {
         id: id.clone(),
@@ -79,7 +111,7 @@ pub(crate) async fn delete(
     });
     let changed = changed.await?;
     let changed = changed.map_err(|failure| tell::failure(failure, &access))?;
-    Ok(Json(json!({ "uncovers": changed.shown.map(|shown| tell::entry(&id, &shown)) })))
+    Ok(Json(Uncovered { uncovers: changed.shown.map(|shown| DocumentEntry::of(&id, &shown)) }))
 }
 
 /// Checks a document with everything that it touches, and writes nothing.
@@ -87,20 +119,25 @@ pub(crate) async fn check(
     State(shared): State<Arc<Shared>>,
     Target { access, id, .. }: Target,
     request: Request,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<CheckedDocument>, Problem> {
     let text = document(&shared, id.kind(), request).await?;
-    let _turn = shared.turns.of(&access).await;
-    let checked = shared.engine.check_document(&id, Some(text)).await;
-    let checked = checked.map_err(|failure| tell::failure(failure, &access))?;
+    let turn = shared.turns.of(&access).await;
+    let engine = shared.engine.clone();
+    // The turn ends with the work, and not when the client gives up.
+    let checked = Shared::whole(async move {
+        let _turn = turn;
+        Ok(engine.check_document(&id, Some(text)).await)
+    });
+    let checked = checked.await?.map_err(|failure| tell::failure(failure, &access))?;
     let is_good = checked.errors.is_empty() && checked.agents.is_empty();
     let found: Vec<_> = checked.errors.iter().chain(&checked.warnings).cloned().collect();
-    Ok(Json(json!({
-        "ok": is_good,
-        "diagnostics": tell::diagnostics(&found, &access),
-        "agents": checked.agents,
-        // What may be written, and what more it takes.
-        "scopes": if checked.changes_terms { vec![Scope::TenantsAdmin] } else { Vec::new() },
-    })))
+    let scopes: &[&str] = if checked.changes_terms { &[Scope::TenantsAdmin.as_str()] } else { &[] };
+    Ok(Json(CheckedDocument {
+        ok: is_good,
+        diagnostics: tell::diagnostics(&found, &access),
+        agents: checked.agents.into_iter().collect(),
+        scopes: scopes.iter().map(|scope| (*scope).to_owned()).collect(),
+    }))
 }
 
 /// Reads the text of a document.
@@ -117,9 +154,14 @@ async fn document(shared: &Shared, kind: DocumentKind, request: Request) -> Resu
         );
         return Err(problem.with_status(StatusCode::UNSUPPORTED_MEDIA_TYPE));
     }
+    let bytes = body::collect(request.into_body(), shared.settings.body).await?;
     let most = Limits::default().document;
-    let bytes = body::collect(request.into_body(), shared.settings.body.min(most)).await?;
-    if body::depth(&bytes) > body::DEPTH {
+    if bytes.len() as u64 > most {
+        let detail = format!("the document has {} bytes, and at most {most} are taken", bytes.len());
+        return Err(Problem::new(Code::TooLarge, detail, "split it into several documents"));
+    }
+    // TOML has a limit of its own, in its reader.
+    if kind == DocumentKind::Tool && body::depth(&bytes) > body::DEPTH {
         let detail = format!("the document is nested deeper than {} levels", body::DEPTH);
         return Err(Problem::new(Code::BadRequest, detail, "send one with fewer levels"));
     }

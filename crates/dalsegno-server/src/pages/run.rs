@@ -23,7 +23,7 @@ use crate::shared::Shared;
 
 /// Records at the end of a run among which its end is.
 const LAST: u64 = 8;
-/// Most records of a run that goes on of which the usage is computed for its page.
+/// Most records of a run under way of which the usage is computed for its page.
 const COUNTED: u64 = 20_000;
 
 #[derive(Deserialize)]
@@ -137,7 +137,7 @@ async fn response(shared: &Shared, summary: &RunSummary) -> Result<Option<AgentR
     }))
 }
 
-/// What a run that goes on used so far.
+/// What a run under way used so far.
 async fn so_far(walk: &mut Walk) -> Result<Option<Usage>, Problem> {
     if walk.summary().records > COUNTED {
         return Ok(None);

@@ -337,7 +337,7 @@ async fn a_tool_is_tried_before_it_is_written() {
     client.post(path, &with).await.is_problem(422, "invalid");
     let broken = client.post(path, &json!({ "document": { "name": "meal" } })).await;
     assert!(broken.is_problem(422, "invalid").json()["diagnostics"][0]["line"].is_u64(), "{broken:?}");
-    client.post("/v1/tools/word/try", &json!({ "tenant": "nobody" })).await.is_problem(404, "not_found");
+    client.post("/v1/tools/word/try", &json!({ "tenant": "missing" })).await.is_problem(404, "not_found");
     assert_eq!(
         client.post("/v1/tools/word/try", &json!({})).await.json()["outcome"]["output"],
         "of the file"

@@ -154,7 +154,7 @@ async fn a_key_reaches_the_documents_of_its_own_tenant_alone() {
         ("GET", "/v1/tenants/rival/tools".to_owned(), ""),
     ] {
         let theirs = acme.send(method, &path, &json, body.as_bytes()).await;
-        let none = acme.send(method, &path.replace("rival", "nobody"), &json, body.as_bytes()).await;
+        let none = acme.send(method, &path.replace("rival", "missing"), &json, body.as_bytes()).await;
         theirs.is_problem(404, "not_found");
         assert_eq!((theirs.status, &theirs.text), (none.status, &none.text), "{method} {path}");
     }

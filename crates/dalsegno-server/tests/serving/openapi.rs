@@ -220,12 +220,12 @@ async fn what_the_server_sends_of_documents_fits_as_well() {
     for path in ["/v1/tools/word", "/v1/tenants/acme/tools/word"] {
         let written = all.put(path, "json", NEW, &says("word", "hi")).await;
         assert_eq!(written.status, 201, "{written:?}");
-        fits(&document, "DocumentEntry", &written.json());
+        fits(&document, "WrittenDocument", &written.json());
         fits(&document, "DocumentVersions", &all.get(&format!("{path}/versions")).await.json());
         let body = says("word", "hello");
         let checked =
             all.send("POST", &format!("{path}/check"), &[("content-type", json)], body.as_bytes()).await;
-        fits(&document, "DocumentCheck", &checked.json());
+        fits(&document, "CheckedDocument", &checked.json());
         let asked = json!({ "params": {} });
         fits(&document, "Try", &asked);
         fits(&document, "Tried", &all.post(&format!("{path}/try"), &asked).await.json());

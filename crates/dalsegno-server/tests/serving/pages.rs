@@ -96,17 +96,17 @@ fn is_sign_in(answer: &Answer) -> bool {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_link_signs_in_once_and_its_session_is_a_key_that_can_be_revoked() {
     let world = World::new().await;
-    let nobody = Browser::new(&world);
-    assert!(is_sign_in(&nobody.get("/runs").await));
+    let stranger = Browser::new(&world);
+    assert!(is_sign_in(&stranger.get("/runs").await));
     // What looks ahead does not use it up.
     let link = path(&world.sign_in);
-    assert_eq!(nobody.send("HEAD", link, &[], "").await.status, 204);
-    assert_eq!(nobody.send("GET", link, &[("sec-purpose", "prefetch;prerender")], "").await.status, 204);
+    assert_eq!(stranger.send("HEAD", link, &[], "").await.status, 204);
+    assert_eq!(stranger.send("GET", link, &[("sec-purpose", "prefetch;prerender")], "").await.status, 204);
     let browser = Browser::with_link(&world).await;
     assert_eq!(browser.get("/runs").await.status, 200);
-    assert!(is_sign_in(&nobody.get(link).await), "used");
+    assert!(is_sign_in(&stranger.get(link).await), "used");
     let wrong = link.replace("ticket=", "ticket=0");
-    assert!(is_sign_in(&nobody.get(&wrong).await));
+    assert!(is_sign_in(&stranger.get(&wrong).await));
     let keys = world.keys.list().unwrap();
     let session = keys.iter().find(|key| key.name.as_deref() == Some(SESSION_NAME)).unwrap();
     assert!(session.tenant == "*" && !session.scopes.contains(&Scope::MetricsRead));

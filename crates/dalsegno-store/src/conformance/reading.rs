@@ -128,7 +128,7 @@ pub async fn changes_of_statuses_are_followed_in_their_order<S: Store>(new: impl
     assert_eq!(runs(&changed), [run_id(1), run_id(2)]);
     assert_eq!(changed[0].run, store.summary(run_id(1)).await.unwrap());
     assert_eq!(changed[0].run.status, RunStatus::Suspended);
-    // It goes on: only its latest change is there, behind that of the other.
+    // It continues: only its latest change is there, behind that of the other.
     store.append(&mut one, vec![note(2)]).await.unwrap();
     let changed = store.changed(last, 9).await.unwrap();
     assert_eq!(runs(&changed), [run_id(2), run_id(1)]);

@@ -81,7 +81,11 @@ impl Shelf {
         }
         run.snapshot = None;
         run.inbox.clear();
-        run.copies.progress.waiting = WaitingSet::EMPTY;
+        if run.copies.progress.waiting != WaitingSet::EMPTY {
+            run.copies.progress.waiting = WaitingSet::EMPTY;
+            self.changes += 1;
+            run.changed = self.changes;
+        }
         for digest in files {
             if self.runs.values().flat_map(Run::files).any(|used| used == digest) {
                 erased.shared_files += u64::from(self.blobs.contains_key(&digest));

@@ -15,21 +15,7 @@ impl Shelf {
             .filter(|(_, run)| after.is_none_or(|after| run.number < after))
             .filter(|(_, run)| !filter.followable || run.is_followable())
             .map(|(id, run)| (run.number, run.summary(*id)))
-            .filter(|(_, run)| filter.agent.as_ref().is_none_or(|agent| run.agent == *agent))
-            .filter(|(_, run)| filter.status.is_none_or(|status| run.status == status))
-            .filter(|(_, run)| filter.tenant.as_ref().is_none_or(|tenant| run.tenant == *tenant))
-            .filter(|(_, run)| {
-                filter
-                    .wake_by
-                    .is_none_or(|by| run.foreign.is_none() && run.wake_at.is_some_and(|at| at <= by))
-            })
-            .filter(|(_, run)| filter.foreign.is_none_or(|foreign| run.foreign.is_some() == foreign))
-            .filter(|(_, run)| filter.session.as_ref().is_none_or(|session| run.session == *session))
-            .filter(|(_, run)| filter.parent.is_none_or(|parent| run.parent == Some(parent)))
-            .filter(|(_, run)| filter.waiting.is_none_or(|kind| run.waiting.contains(&kind)))
-            .filter(|(_, run)| !filter.roots_only || run.parent.is_none())
-            .filter(|(_, run)| filter.since.is_none_or(|since| run.started_at >= since))
-            .filter(|(_, run)| filter.until.is_none_or(|until| run.started_at < until))
+            .filter(|(_, run)| filter.matches(run))
             .collect();
         found.sort_unstable_by_key(|(number, _)| std::cmp::Reverse(*number));
         found.truncate(filter.limit as usize);

@@ -10,6 +10,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use super::gc::{Room, forks};
 use super::open::BUSY_TIMEOUT;
 use super::read::{bytes, damaged_row, status};
+use super::write::next_change;
 use super::{Fault, rows};
 use crate::chain::Verifier;
 use crate::erase::{EraseError, Erased, Kin, has_content};
@@ -56,7 +57,14 @@ impl Work {
         connection.prepare_cached("DELETE FROM snapshot WHERE run = ?1")?.execute([id])?;
         connection.prepare_cached("DELETE FROM inbox WHERE run = ?1")?.execute([id])?;
         // Without its content nobody can say any more what was in doubt.
-        connection.prepare_cached("UPDATE run SET waiting = 0 WHERE id = ?1")?.execute([id])?;
+        let was_waiting = connection
+            .prepare_cached("UPDATE run SET waiting = 0 WHERE id = ?1 AND waiting != 0")?
+            .execute([id])?;
+        if was_waiting == 1 {
+            connection
+                .prepare_cached("UPDATE run SET changed = ?2 WHERE id = ?1")?
+                .execute([id, next_change(connection)?])?;
+        }
         rows::reseal(connection, id)?;
         Ok(!self.keys.is_empty())
     }

@@ -171,13 +171,17 @@ pub(super) fn insert_run(
     Ok(row)
 }
 
-/// Writes the number of the latest change once more.
+/// Writes the number of the latest change, and takes it back. The row is another one in between: of one that stays the same,
+/// SQLite writes nothing.
 pub(super) fn probe(connection: &Connection) -> Result<(), rusqlite::Error> {
-    connection.prepare_cached("UPDATE change SET number = number")?.execute([]).map(drop)
+    for step in [1, -1] {
+        connection.prepare_cached("UPDATE change SET number = number + ?1")?.execute([step])?;
+    }
+    Ok(())
 }
 
 /// Draws the number of a change. A transaction that is given up gives it back.
-fn next_change(connection: &Connection) -> Result<i64, rusqlite::Error> {
+pub(super) fn next_change(connection: &Connection) -> Result<i64, rusqlite::Error> {
     connection
         .prepare_cached("UPDATE change SET number = number + 1 RETURNING number")?
         .query_row([], |row| row.get(0))

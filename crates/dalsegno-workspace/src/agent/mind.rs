@@ -142,13 +142,12 @@ pub(super) fn settings(
 
 /// How the model is asked: what the agent sets, above what `dalsegno.toml` sets for the model, as far as the agent allows it.
 fn control(section: &Section<'_>, name: &str, around: &Surroundings<'_>, tools: &AgentTools) -> ModelControl {
-    let own = control::read(section);
-    let Some(settings) = around.settings else { return own };
-    let mut control = match settings.controls.get(name) {
-        Some(defaults) => own.or(defaults),
-        None => own,
-    };
-    if let Some(ModelBinding::Http(binding)) = settings.models.get(name) {
+    let mut control = control::read(section);
+    if let Some(defaults) = around.settings.and_then(|settings| settings.controls.get(name)) {
+        control = control.or(defaults);
+    }
+    let model = around.settings.and_then(|settings| settings.models.get(name));
+    if let Some(ModelBinding::Http(binding)) = model {
         control::check(section, name, (binding.provider, &binding.model), &control);
     }
     control.provider_tools.retain(|tool| tools.allows_of_provider(*tool));

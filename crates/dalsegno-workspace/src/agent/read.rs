@@ -206,7 +206,9 @@ fn check_file_name(report: &Report, name: &Located<AgentName>) {
     let file = report.source().file();
     let stem = file.file_stem().map(|stem| stem.to_string_lossy()).unwrap_or_default();
     if stem != name.value.as_str() && report.source().is_document() {
-        report.error(Code::FileName, name.span.clone(), format!("the document `{stem}` has another `name`"));
+        report
+            .error(Code::FileName, name.span.clone(), format!("the document `{stem}` has another `name`"))
+            .help(format!("write `{stem}` as its `name`, or send it to the address of its name"));
     } else if stem != name.value.as_str() {
         report
             .warning(

@@ -95,7 +95,9 @@ fn check_name(report: &Report, name: &Located<String>) -> bool {
     let file = report.source().file();
     let stem = file.file_stem().map(|stem| stem.to_string_lossy()).unwrap_or_default();
     if stem != text && report.source().is_document() {
-        report.error(Code::FileName, name.span.clone(), format!("the document `{stem}` has another `name`"));
+        report
+            .error(Code::FileName, name.span.clone(), format!("the document `{stem}` has another `name`"))
+            .help(format!("write `{stem}` as its `name`, or send it to the address of its name"));
     } else if stem != text {
         report
             .warning(

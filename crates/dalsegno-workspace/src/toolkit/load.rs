@@ -87,6 +87,11 @@ fn folder(
     let (mut sound, mut broken) = (Toolkits::new(), BTreeSet::new());
     for file in place.files(folder, "json", &mut loaded.diagnostics) {
         let stem = file.file_stem().map(|stem| stem.to_string_lossy().replace('-', "_"));
+        // What the catalogue has under a name stands in for the file, which is not read.
+        if stem.as_ref().is_some_and(|stem| documents.iter().any(|document| document.name == *stem)) {
+            loaded.diagnostics.push(documents::covered(&file));
+            continue;
+        }
         let Some(text) = place.read(&file, FILE_BYTES_MAX, &mut loaded.diagnostics) else {
             broken.extend(stem);
             continue;
@@ -108,7 +113,7 @@ fn folder(
     }
     // Of two documents with one name nobody knows which is meant.
     sound.retain(|name, _| !broken.contains(name));
-    // What the catalogue has under a name stands in for the file, whether it can be used or not.
+    // A file of another name may describe a tool of a document's name.
     for documents::Read { name, source, text } in documents {
         if let Some(file) = sound.remove(&name) {
             loaded.diagnostics.extend(file.source.map(|source| documents::covered(source.file())));
@@ -118,7 +123,9 @@ fn folder(
         let toolkit = read(&report, &text, settings, &sound);
         let is_named = |toolkit: &dalsegno_tools::Toolkit| toolkit.name() == name;
         if toolkit.as_ref().is_some_and(|toolkit| !is_named(toolkit)) {
-            report.error(Code::FileName, 0..0, format!("the document `{name}` has another `name`"));
+            report
+                .error(Code::FileName, 0..0, format!("the document `{name}` has another `name`"))
+                .help(format!("write `{name}` as its `name`, or send it to the address of its name"));
         }
         let is_broken = report.has_errors();
         let source = loaded.take(report);

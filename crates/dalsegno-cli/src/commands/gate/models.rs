@@ -11,7 +11,7 @@ use dalsegno_runtime::{Engine, MemoryPlace, OpenError};
 use dalsegno_store::RunSummary;
 
 use crate::args::GateArgs;
-use crate::commands::Context;
+use crate::commands::{Context, programs};
 use crate::error::Error;
 use crate::render::spinner::Spinner;
 use crate::render::text::{count, dollars};
@@ -53,10 +53,15 @@ pub(super) async fn fork(
     args: &GateArgs,
     context: &mut Context<'_>,
 ) -> Result<Live, Error> {
-    let engine = context.engine().await?;
+    let files = context.files_alone()?;
+    programs::admit(&files.settings, context)?;
+    let engine = Engine::builder().build(files).await?;
     let workspace = engine.workspace();
     let journal = Journal::open(&workspace.settings.store).await.map_err(OpenError::from)?;
-    let forks = forks(&journal, &workspace, &differing(report, runs)).await?;
+    // No more are forked than there are pairs, so no more are read; spread over all of them.
+    let most = u32::try_from(pairs).unwrap_or(u32::MAX);
+    let chosen = super::sample(differing(report, runs), Some(most));
+    let forks = forks(&journal, &workspace, &chosen).await?;
     let mut spinner = Spinner::new(context);
     let output = &mut *context.output;
     let found = live(&forks, &Models(engine), limits(pairs, args), |pairs, cost| {
@@ -76,8 +81,16 @@ pub(super) async fn ask(
     context: &mut Context<'_>,
 ) -> Result<Forced, Error> {
     // No tool server is asked, so the only programs that start are those that print keys.
-    let needs_programs = context.sound()?.settings.secret_commands().next().is_some();
-    let engine = if needs_programs { context.engine().await? } else { context.quiet().await? };
+    let files = context.files_alone()?;
+    let needs_programs = files.settings.secret_commands().next().is_some();
+    let builder = match needs_programs {
+        true => {
+            programs::admit(&files.settings, context)?;
+            Engine::builder()
+        }
+        false => Engine::builder().without_programs(),
+    };
+    let engine = builder.build(files).await?;
     let workspace = engine.workspace();
     let journal = Journal::open(&workspace.settings.store).await.map_err(OpenError::from)?;
     let requests = changed_requests(&journal, &workspace, &differing(report, runs)).await?;
