@@ -439,7 +439,10 @@ impl Fold {
             Body::Verified { .. } => self.progress(record)?.verified(),
             Body::Tasked { task, .. } => {
                 if let Some(id) = record.operation.filter(|id| self.progress.contains_key(id)) {
-                    self.tasked.note(id, task.clone());
+                    self.tasked.note(id, task.clone(), record.at);
+                    if progress::comes_later(self.machine.state(), id) {
+                        self.progress(record)?.pause(record.at);
+                    }
                 }
             }
             Body::Late { outcome, .. } => {

@@ -57,7 +57,7 @@ pub use kind::ErrorKind;
 pub use latest::Latest;
 pub use line::Descendant;
 pub use lineage::successor;
-pub use progress::{LONGEST_BACKOFF, Progress, Situation, suspend};
+pub use progress::{LONGEST_BACKOFF, Progress, Situation, comes_later, suspend};
 #[cfg(feature = "disk")]
 pub use replay::several_at_once;
 pub use replay::{ReplayReport, ReplayVerdict};

@@ -249,6 +249,15 @@ impl Progress {
     }
 }
 
+/// Says whether nobody works on an operation here once it has a task: the provider of a model replies when it has room, and is
+/// only asked how it stands.
+pub fn comes_later(state: &AgentState, operation: OperationId) -> bool {
+    let mut pending = state.pending().iter();
+    pending.any(|pending| {
+        pending.operation.id == operation && matches!(pending.operation.request, Request::ModelCompletion(_))
+    })
+}
+
 /// The run of these operations is suspended.
 pub fn suspend(operations: &mut BTreeMap<OperationId, Progress>, state: &AgentState, at: Timestamp) {
     for pending in state.pending() {

@@ -2,22 +2,27 @@
 
 use std::collections::BTreeMap;
 
-use dalsegno_core::{Gate, OperationId};
+use dalsegno_core::{Gate, OperationId, Timestamp};
 use dalsegno_store::AttemptCause;
 
-/// The tasks of the open operations of a step, by the server's ids for them.
+/// The tasks of the open operations of a step, by the server's ids for them, and when they were noted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Tasks(BTreeMap<OperationId, String>);
+pub struct Tasks(BTreeMap<OperationId, (String, Timestamp)>);
 
 impl Tasks {
     /// Takes a `tasked` record.
-    pub fn note(&mut self, operation: OperationId, task: String) {
-        self.0.insert(operation, task);
+    pub fn note(&mut self, operation: OperationId, task: String, at: Timestamp) {
+        self.0.insert(operation, (task, at));
     }
 
     /// The task of an operation that goes on at its server, as far as is known.
     pub fn get(&self, operation: OperationId) -> Option<&String> {
-        self.0.get(&operation)
+        self.0.get(&operation).map(|(task, _)| task)
+    }
+
+    /// When the task of an operation was noted.
+    pub fn since(&self, operation: OperationId) -> Option<Timestamp> {
+        self.0.get(&operation).map(|(_, at)| *at)
     }
 
     /// Takes an `attempted` record. An attempt that follows a question goes on with the task that asked it; any other one
@@ -63,7 +68,7 @@ mod tests {
 
     fn known() -> Tasks {
         let mut tasks = Tasks::default();
-        tasks.note(ID, "t1".to_owned());
+        tasks.note(ID, "t1".to_owned(), Timestamp::from_millis(7));
         tasks
     }
 

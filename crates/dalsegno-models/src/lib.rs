@@ -8,7 +8,7 @@
 //!   plan or a person. Both coerce only where nothing is lost, and report every violation at once.
 //! - [`judge_output`] judges the text of a structured answer, [`judge_result`] what a tool answered.
 //! - [`Schema`] is one compiled JSON Schema, for whatever else must fit one.
-//! - [`HttpModel`] asks an endpoint over one of the [`Wire`]s.
+//! - [`HttpModel`] asks an endpoint over one of the [`Wire`]s, and as [`Later`] those that reply to batches.
 //! - [`Recorder`] and [`Cassette`] keep what a model replied and replay it.
 //! - [`ScriptModel`] replies from a TOML file: offline, deterministic, without a token.
 //!
@@ -28,7 +28,7 @@ pub use cassette::{Cassette, CassetteError, Recorder, Recording};
 pub use http::{
     AwsKey, Cache, HttpModel, HttpModelError, HttpModelSettings, ToolFiles, UnknownWire, Wire, aws_key_parts,
 };
-pub use model::{CompletionRequest, DeltaSink, Model, ModelError, ModelErrorKind, Retry};
+pub use model::{CompletionRequest, DeltaSink, Later, LaterError, Model, ModelError, ModelErrorKind, Retry};
 pub use output::{judge_output, judge_result};
 pub use provider_tools::{ProviderCall, provider_call};
 pub use schema::{MAX_DEPTH, MAX_VIOLATIONS, Schema, SchemaError};

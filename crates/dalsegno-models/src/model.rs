@@ -57,6 +57,46 @@ pub trait Model: Send + Sync {
         request: &CompletionRequest,
         sink: &dyn DeltaSink,
     ) -> Result<ModelReply, ModelError>;
+
+    /// The same model where its provider replies later, at a lower price; none if it only replies at once.
+    fn later(&self) -> Option<&dyn Later> {
+        None
+    }
+}
+
+/// A model whose provider works requests off when it has room for them: within a day as a rule.
+#[async_trait]
+pub trait Later: Send + Sync {
+    /// Hands a request over. Returns the provider's id for it, by which the reply is asked for, by any process.
+    ///
+    /// Where the provider can be asked for it, a request of the same operation that it still works on is found again instead.
+    ///
+    /// # Errors
+    /// Fails if the provider did not take the request.
+    async fn submit(&self, request: &CompletionRequest) -> Result<String, ModelError>;
+
+    /// Asks for the reply, and judges it like [`Model::complete`]; none while the provider works on it.
+    ///
+    /// # Errors
+    /// Says whether the provider cannot tell now, so that the reply may still come, or there will be no usable one.
+    async fn collect(&self, request: &CompletionRequest, id: &str) -> Result<Option<ModelReply>, LaterError>;
+
+    /// Tells the provider that the reply is not wanted any more. It may have worked on it, and is paid for that.
+    ///
+    /// # Errors
+    /// Fails if the provider does not answer.
+    async fn cancel(&self, id: &str) -> Result<(), ModelError>;
+}
+
+/// Why there is no reply of a model that replies later.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LaterError {
+    /// The provider does not say how it stands: ask it again.
+    #[error("it is not known how the request stands: {0}")]
+    NotNow(ModelError),
+    /// There will be none.
+    #[error(transparent)]
+    Ended(ModelError),
 }
 
 /// Why a model gave no usable reply.

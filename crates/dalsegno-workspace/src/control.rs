@@ -54,6 +54,11 @@ pub(crate) const PROVIDER_TOOLS: Key = Key::new(
     Form::List(&Form::Word(&["code_execution", "web_fetch", "web_search"])),
     "The tools that the provider runs by itself, if the agent allows them as `provider.NAME`; none by default.",
 );
+pub(crate) const BATCH: Key = Key::new(
+    "batch",
+    Form::Boolean,
+    "Whether each request is a batch of the provider, which is answered within a day at a lower price; `false` by default.",
+);
 pub(crate) const TOOL_CHOICE: Key = Key::new(
     "tool_choice",
     TOOL_NAME,
@@ -86,6 +91,7 @@ pub(crate) fn read(section: &Section<'_>) -> ModelControl {
             true => section.list("provider_tools").into_iter().map(|tool| tool.value).collect(),
             false => Vec::new(),
         },
+        batch: has(&BATCH).then(|| section.boolean("batch")).flatten(),
     }
 }
 
@@ -139,6 +145,9 @@ pub(crate) fn check(section: &Section<'_>, model: &str, spoken: (Provider, &str)
     let alone = control.parallel_tool_calls;
     if alone == Some(false) && is_gemini || alone.is_some() && is_bedrock {
         lacks("parallel_tool_calls", "parallel_tool_calls");
+    }
+    if control.batch == Some(true) && is_bedrock {
+        lacks("batch", "batch");
     }
     for tool in &control.provider_tools {
         if !has_tool(provider, *tool) {

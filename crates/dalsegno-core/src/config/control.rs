@@ -46,6 +46,9 @@ pub struct ModelControl {
     /// The tools that the provider runs by itself while it makes a reply. What they did is in the reply.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub provider_tools: Vec<ProviderTool>,
+    /// Whether replies may come later, at the lower price of the provider's batches.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub batch: Option<bool>,
 }
 
 impl ModelControl {
@@ -72,6 +75,7 @@ impl ModelControl {
                 true => defaults.provider_tools.clone(),
                 false => self.provider_tools,
             },
+            batch: self.batch.or(defaults.batch),
         }
     }
 }
@@ -189,11 +193,13 @@ mod tests {
             service_tier: Some("flex".into()),
             strict: Some(true),
             provider_tools: vec![ProviderTool::WebSearch, ProviderTool::CodeExecution],
+            batch: Some(true),
         };
         let stored = json!({
             "tool_choice": "required", "first": { "tool": "crm.find" }, "top_p": 0.5, "stop": ["END"], "seed": 7,
             "reasoning": { "max_tokens": 2_000 }, "parallel_tool_calls": false, "verbosity": "low",
             "service_tier": "flex", "strict": true, "provider_tools": ["web_search", "code_execution"],
+            "batch": true,
         });
         assert_eq!(serde_json::to_value(&control).unwrap(), stored);
         assert_eq!(serde_json::from_value::<ModelControl>(stored).unwrap(), control);

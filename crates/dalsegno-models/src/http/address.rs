@@ -9,7 +9,23 @@ use super::{HttpModelError, HttpModelSettings, Wire, bedrock};
 
 /// The address that requests go to.
 pub(super) fn read(settings: &HttpModelSettings) -> Result<Url, HttpModelError> {
-    let &HttpModelSettings { wire, allow_http, ref model, .. } = settings;
+    let HttpModelSettings { wire, model, .. } = settings;
+    let mut url = below(settings, wire.path(model))?;
+    if let Some((name, value)) = wire.query()
+        && !url.query_pairs().any(|(other, _)| other == name)
+    {
+        url.query_pairs_mut().append_pair(name, value);
+    }
+    if *wire == Wire::Bedrock {
+        let path = format!("{}{}", url.path().trim_end_matches('/'), bedrock::path(model));
+        url.set_path(&path);
+    }
+    Ok(url)
+}
+
+/// An address below that of the endpoint, whose query it keeps.
+pub(super) fn below(settings: &HttpModelSettings, mut path: Vec<String>) -> Result<Url, HttpModelError> {
+    let &HttpModelSettings { wire, allow_http, .. } = settings;
     let base = match &settings.base_url {
         Some(base) => base.clone(),
         None if wire == Wire::Bedrock => bedrock::base_url(settings.region.as_deref())?,
@@ -28,7 +44,6 @@ pub(super) fn read(settings: &HttpModelSettings) -> Result<Url, HttpModelError> 
         return Err(HttpModelError::Insecure { url: shown(base) });
     }
     url.set_fragment(None);
-    let mut path = wire.path(model);
     let ends_in_version =
         url.path_segments().and_then(|parts| parts.rev().find(|part| !part.is_empty())) == Some("v1");
     if wire == Wire::Anthropic && ends_in_version {
@@ -38,15 +53,6 @@ pub(super) fn read(settings: &HttpModelSettings) -> Result<Url, HttpModelError> 
         Ok(mut parts) => parts.pop_if_empty().extend(path),
         Err(()) => return Err(refused("expected an address with a host")),
     };
-    if let Some((name, value)) = wire.query()
-        && !url.query_pairs().any(|(other, _)| other == name)
-    {
-        url.query_pairs_mut().append_pair(name, value);
-    }
-    if wire == Wire::Bedrock {
-        let path = format!("{}{}", url.path().trim_end_matches('/'), bedrock::path(model));
-        url.set_path(&path);
-    }
     Ok(url)
 }
 

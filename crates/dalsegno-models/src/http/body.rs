@@ -258,9 +258,15 @@ impl Body {
         }
     }
 
-    /// The bytes that are sent.
-    pub(super) fn into_bytes(self) -> Vec<u8> {
-        OrderedJson::Object(self.fields).to_string().into_bytes()
+    /// The same without a field.
+    pub(super) fn without(mut self, name: &str) -> Self {
+        self.fields.retain(|(field, _)| field != name);
+        self
+    }
+
+    /// The body as an object.
+    pub(super) fn into_json(self) -> OrderedJson {
+        OrderedJson::Object(self.fields)
     }
 }
 

@@ -7,7 +7,7 @@ use dalsegno_net::{client_builder, error_chain};
 use futures::future::Either;
 use futures::stream::{self, Stream, StreamExt};
 use reqwest::header::{CONTENT_TYPE, HeaderMap};
-use reqwest::{Client, Response, StatusCode, Url};
+use reqwest::{Client, Method, RequestBuilder, Response, StatusCode, Url};
 use sse_stream::SseByteStream;
 
 use super::failure::{self, excerpt, protocol, quote};
@@ -30,6 +30,9 @@ const MAX_FAILURE_BYTES: usize = 64 * 1024;
 
 /// How long a stream may take to end after its end marker. A connection whose body was read to the end is used again.
 const DRAIN: Duration = Duration::from_millis(50);
+
+/// How long a request may take that is answered at once.
+const ASK_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A failed exchange.
 pub(super) struct Failed {
@@ -61,7 +64,7 @@ impl Endpoint {
             .connect_timeout(CONNECT_TIMEOUT)
             .tcp_keepalive(KEEPALIVE)
             .build()?;
-        let shown = format!("{}{}", url.origin().ascii_serialization(), url.path());
+        let shown = shown(&url);
         Ok(Self { client, url, shown, max_bytes })
     }
 
@@ -82,22 +85,8 @@ impl Endpoint {
         body: Vec<u8>,
         hidden: Hidden<'_>,
     ) -> Result<Response, Failed> {
-        let sent = self.client.post(self.url.clone()).headers(headers).body(body).send().await;
-        let mut response = sent.map_err(|error| {
-            let never_sent = error.is_connect();
-            let why = chain(&error.without_url());
-            if never_sent {
-                let message = format!("cannot reach `{}`: {why}", self.shown);
-                return ModelError::new(ModelErrorKind::Unavailable, message);
-            }
-            // The request may have arrived whole, and then it is worked on and paid for.
-            protocol(format!("`{}` did not answer the request: {why}", self.shown))
-        })?;
-        let status = response.status();
-        if status != StatusCode::OK {
-            let body = failure_body(&mut response).await;
-            return Err(failure::from_status(&self.shown, status, response.headers(), &body, hidden));
-        }
+        let request = self.client.post(self.url.clone()).headers(headers).body(body);
+        let mut response = answered(request, &self.shown, hidden).await?;
         let media_type = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
         let media_type = media_type.unwrap_or("text/event-stream").to_ascii_lowercase();
         if media_type.starts_with("application/json") || media_type.starts_with("text/html") {
@@ -112,6 +101,35 @@ impl Endpoint {
             return Err(protocol(message).with_retry(Retry::Never).into());
         }
         Ok(response)
+    }
+
+    /// Sends a request that is answered at once and as a whole, and gives the answer.
+    pub(super) async fn ask(
+        &self,
+        (method, url): (Method, Url),
+        headers: HeaderMap,
+        body: Vec<u8>,
+        hidden: Hidden<'_>,
+    ) -> Result<Vec<u8>, Failed> {
+        let shown = shown(&url);
+        let request = self.client.request(method, url).timeout(ASK_TIMEOUT).headers(headers).body(body);
+        let mut response = answered(request, &shown, hidden).await?;
+        let mut answer = Vec::new();
+        loop {
+            let chunk = response.chunk().await.map_err(|error| {
+                let why = chain(&error.without_url());
+                ModelError::new(
+                    ModelErrorKind::Unavailable,
+                    format!("the answer of `{shown}` broke off: {why}"),
+                )
+            })?;
+            let Some(chunk) = chunk else { return Ok(answer) };
+            if answer.len().saturating_add(chunk.len()) > self.max_bytes {
+                let message = format!("the answer of `{shown}` has more than {} bytes", self.max_bytes);
+                return Err(ModelError::new(ModelErrorKind::LimitExceeded, message).into());
+            }
+            answer.extend_from_slice(&chunk);
+        }
     }
 
     /// The data of each event. `idle` is the longest silence between two pieces; `marker` is what ends the stream, for an error
@@ -172,6 +190,30 @@ impl Endpoint {
         });
         Either::Right(events)
     }
+}
+
+/// An address as errors show it, without its query.
+fn shown(url: &Url) -> String {
+    format!("{}{}", url.origin().ascii_serialization(), url.path())
+}
+
+/// Sends a request, and gives the response where its status is 200.
+async fn answered(request: RequestBuilder, shown: &str, hidden: Hidden<'_>) -> Result<Response, Failed> {
+    let mut response = request.send().await.map_err(|error| {
+        let never_sent = error.is_connect();
+        let why = chain(&error.without_url());
+        if never_sent {
+            return ModelError::new(ModelErrorKind::Unavailable, format!("cannot reach `{shown}`: {why}"));
+        }
+        // The request may have arrived whole, and then it is worked on and paid for.
+        protocol(format!("`{shown}` did not answer the request: {why}"))
+    })?;
+    let status = response.status();
+    if status != StatusCode::OK {
+        let body = failure_body(&mut response).await;
+        return Err(failure::from_status(shown, status, response.headers(), &body, hidden));
+    }
+    Ok(response)
 }
 
 /// The beginning of a body that is no reply; what cannot be read is left out.

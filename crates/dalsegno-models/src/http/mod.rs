@@ -22,6 +22,7 @@ mod address;
 mod anthropic;
 mod aws;
 mod aws_errors;
+mod batch;
 mod bedrock;
 mod body;
 mod chat;
@@ -47,7 +48,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
-use dalsegno_core::{ModelReply, Reasoning, ReplyPart};
+use dalsegno_core::{ModelReply, OrderedJson, Reasoning, ReplyPart};
 use dalsegno_secrets::Reveal;
 use futures::StreamExt;
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
@@ -56,6 +57,7 @@ use serde_json::{Map, Value};
 use self::anthropic::AnthropicReader;
 pub use self::aws::{AwsKey, aws_key_parts};
 use self::bedrock::BedrockReader;
+use self::body::Body;
 use self::chat::ChatReader;
 use self::client::{Endpoint, Failed};
 use self::gemini::GeminiReader;
@@ -64,7 +66,7 @@ use self::reply::{Draft, Output, Reader};
 use self::responses::ResponsesReader;
 use self::surrogates::Surrogates;
 pub use self::tool_files::ToolFiles;
-use crate::model::{CompletionRequest, DeltaSink, Model, ModelError, ModelErrorKind};
+use crate::model::{CompletionRequest, DeltaSink, Later, Model, ModelError, ModelErrorKind};
 
 /// Most bytes of a request's body: more than any provider takes.
 const MAX_REQUEST_BYTES: usize = 64 << 20;
@@ -142,6 +144,11 @@ impl Wire {
             // Without it, a list of JSON is streamed.
             Self::Gemini => Some(("alt", "sse")),
         }
+    }
+
+    /// Says whether the providers of the wire work off batches of requests.
+    pub const fn has_batches(self) -> bool {
+        !matches!(self, Self::Bedrock)
     }
 
     fn key_header(self) -> HeaderName {
@@ -457,8 +464,8 @@ impl HttpModel {
         Ok(Self { settings, endpoint, is_openai, is_mistral, encrypted_reasoning, headers, key, key_header })
     }
 
-    /// The body of a request; `paused` is the beginning of a reply that the provider continues.
-    fn body(&self, request: &CompletionRequest, paused: &[ReplyPart]) -> Result<Vec<u8>, ModelError> {
+    /// The fields of a request's body; `paused` is the beginning of a reply that the provider continues.
+    fn fields(&self, request: &CompletionRequest, paused: &[ReplyPart]) -> Result<Body, ModelError> {
         let HttpModelSettings { wire, model, extra, .. } = &*self.settings;
         let mut body = match wire {
             Wire::OpenaiChat => {
@@ -481,7 +488,12 @@ impl HttpModel {
             Wire::Bedrock => bedrock::body(request, model, extra, self.settings.cache)?,
         };
         extra::merge(*wire, extra, &mut body);
-        let body = body.into_bytes();
+        Ok(body)
+    }
+
+    /// The bytes of a body that is sent.
+    fn bytes(body: &OrderedJson) -> Result<Vec<u8>, ModelError> {
+        let body = body.to_string().into_bytes();
         if body.len() > MAX_REQUEST_BYTES {
             let message = format!(
                 "the request has {} bytes, at most {MAX_REQUEST_BYTES} are sent; attach less, or let the transcript \
@@ -570,7 +582,7 @@ impl HttpModel {
     ) -> Result<Draft, Failed> {
         let wire = self.settings.wire;
         let hidden = Hidden::new(key);
-        let body = self.body(request, paused)?;
+        let body = Self::bytes(&self.fields(request, paused)?.into_json())?;
         let response = self.endpoint.open(self.headers(key, &body)?, body, hidden).await?;
         let idle = self.settings.idle_timeout.unwrap_or(Duration::from_millis(request.settings.timeout_ms));
         let mut events = pin!(self.endpoint.events(response, idle, wire.marker(), self.in_frames()));
@@ -680,5 +692,9 @@ impl Model for HttpModel {
         }
         let hidden = Hidden::new(Some(&key));
         reply.map(|reply| hidden.reply(reply)).map_err(|failed| hidden.error(failed.error))
+    }
+
+    fn later(&self) -> Option<&dyn Later> {
+        self.settings.wire.has_batches().then_some(self)
     }
 }

@@ -9,6 +9,7 @@
 mod aimock;
 mod anthropic;
 mod aws;
+mod batch;
 mod bedrock;
 mod chat;
 mod compatible;

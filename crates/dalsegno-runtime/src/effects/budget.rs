@@ -73,8 +73,47 @@ pub(crate) async fn hold(
     settings: &mut ModelSettings,
     input_tokens: u64,
 ) -> Result<Option<Held>, AttemptError> {
+    let Some((bounds, held)) = claim(ports, tenant, settings, input_tokens, ports.now())? else {
+        return Ok(None);
+    };
+    match held.store.reserve(&held.allowances, held.nano_usd).await {
+        Ok(()) => Ok(Some(held)),
+        Err(ReserveError::Exhausted { index, spent_nano_usd, .. }) => {
+            let message = match bounds.get(index) {
+                Some(bound) => exhausted(bound, held.nano_usd, spent_nano_usd),
+                None => "a daily budget has no room for the call".to_owned(),
+            };
+            Err(certain(FailureCode::LimitExceeded, message))
+        }
+        Err(error) => {
+            let transient = matches!(&error, ReserveError::Storage(error) if error.is_passing());
+            let message = format!("the budget cannot be read: {}", describe(&error));
+            Err(AttemptError { transient, ..certain(FailureCode::Unavailable, message) })
+        }
+    }
+}
+
+/// What was set aside at a time, perhaps by another process.
+pub(crate) fn held(
+    ports: &Ports,
+    tenant: &str,
+    settings: &mut ModelSettings,
+    input_tokens: u64,
+    at: Timestamp,
+) -> Result<Option<Held>, AttemptError> {
+    Ok(claim(ports, tenant, settings, input_tokens, at)?.map(|(_, held)| held))
+}
+
+/// What an attempt may cost, and the budgets that bound it; none where no budget does.
+fn claim(
+    ports: &Ports,
+    tenant: &str,
+    settings: &mut ModelSettings,
+    input_tokens: u64,
+    at: Timestamp,
+) -> Result<Option<(Vec<Bound>, Held)>, AttemptError> {
     let workspace = ports.workspace();
-    let bounds = bounds(&workspace, tenant, ports.now());
+    let bounds = bounds(&workspace, tenant, at);
     if bounds.is_empty() {
         return Ok(None);
     }
@@ -97,21 +136,7 @@ pub(crate) async fn hold(
     let nano_usd = price.most_nano_usd(input_tokens, u64::from(output_tokens));
     let allowances: Vec<Allowance> = bounds.iter().map(|bound| bound.allowance.clone()).collect();
     let store = Arc::clone(ports.store());
-    match store.reserve(&allowances, nano_usd).await {
-        Ok(()) => Ok(Some(Held { store, allowances, nano_usd, price })),
-        Err(ReserveError::Exhausted { index, spent_nano_usd, .. }) => {
-            let message = match bounds.get(index) {
-                Some(bound) => exhausted(bound, nano_usd, spent_nano_usd),
-                None => "a daily budget has no room for the call".to_owned(),
-            };
-            Err(certain(FailureCode::LimitExceeded, message))
-        }
-        Err(error) => {
-            let transient = matches!(&error, ReserveError::Storage(error) if error.is_passing());
-            let message = format!("the budget cannot be read: {}", describe(&error));
-            Err(AttemptError { transient, ..certain(FailureCode::Unavailable, message) })
-        }
-    }
+    Ok(Some((bounds, Held { store, allowances, nano_usd, price })))
 }
 
 fn exhausted(bound: &Bound, nano_usd: u64, spent_nano_usd: u64) -> String {

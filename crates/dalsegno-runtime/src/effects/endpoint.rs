@@ -221,10 +221,17 @@ fn unanswered(error: &NetError) -> AttemptError {
         // It would be too large again.
         NetError::TooLarge { .. } => {
             let failure = Failure::new(FailureCode::LimitExceeded, format!("response_too_large: {error}"));
-            return AttemptError { failure, received, transient: false, after: None, gate: None };
+            return AttemptError {
+                failure,
+                received,
+                transient: false,
+                after: None,
+                gate: None,
+                is_under_way: false,
+            };
         }
         _ => (FailureCode::Protocol, false),
     };
     let failure = Failure::new(code, error.to_string());
-    AttemptError { failure, received, transient, after: None, gate: None }
+    AttemptError { failure, received, transient, after: None, gate: None, is_under_way: false }
 }

@@ -19,6 +19,8 @@ pub(crate) struct AttemptError {
     /// What must be settled before it can go on: a secret that is not in the store, a question of the server. Nothing took
     /// place then.
     pub(crate) gate: Option<Box<Gate>>,
+    /// Its receiver works on it, and is to be asked again after the pause; nothing went wrong.
+    pub(crate) is_under_way: bool,
 }
 
 /// A failure that certainly had no effect and will not go away.
@@ -29,6 +31,18 @@ pub(crate) fn certain(code: FailureCode, message: String) -> AttemptError {
         transient: false,
         after: None,
         gate: None,
+        is_under_way: false,
+    }
+}
+
+/// What is under way at its receiver, which is asked again after a pause.
+pub(crate) fn later(pause: Duration) -> AttemptError {
+    let words = "its receiver works on it".to_owned();
+    AttemptError {
+        received: Received::Possibly,
+        after: Some(pause),
+        is_under_way: true,
+        ..certain(FailureCode::Unavailable, words)
     }
 }
 
@@ -54,7 +68,7 @@ pub(crate) fn no_answer(error: &CallError) -> AttemptError {
     // A model is told what happened, and a person also what the server wrote about it.
     let detail = (!error.stderr.is_empty()).then(|| format!("it last wrote: {}", error.stderr));
     let failure = Failure { detail, ..Failure::new(code, error.to_string()) };
-    AttemptError { failure, received, transient: !refused, after: None, gate: None }
+    AttemptError { failure, received, transient: !refused, after: None, gate: None, is_under_way: false }
 }
 
 /// An error with its causes, in one line.

@@ -104,11 +104,25 @@ fn no_answer(error: &Error) -> AttemptError {
     if error.is_permanent() || error.is_transient() {
         let failure = Failure::new(FailureCode::Unavailable, format!("the mail server refused: {words}"));
         let transient = error.is_transient();
-        return AttemptError { failure, received: Received::No, transient, after: None, gate: None };
+        return AttemptError {
+            failure,
+            received: Received::No,
+            transient,
+            after: None,
+            gate: None,
+            is_under_way: false,
+        };
     }
     let code = if error.is_timeout() { FailureCode::Timeout } else { FailureCode::Unavailable };
     let failure = Failure::new(code, format!("the mail server gave no answer: {words}"));
-    AttemptError { failure, received: Received::Possibly, transient: true, after: None, gate: None }
+    AttemptError {
+        failure,
+        received: Received::Possibly,
+        transient: true,
+        after: None,
+        gate: None,
+        is_under_way: false,
+    }
 }
 
 fn message(mail: &Email, message_id: &str) -> Result<Message, String> {

@@ -258,7 +258,7 @@ fn weigh(
     };
     let reason = format!("proves nothing ({message})");
     let failure = Failure::new(code, message);
-    let error = AttemptError { failure, received, transient, after, gate: None };
+    let error = AttemptError { failure, received, transient, after, gate: None, is_under_way: false };
     Err(Unproven { reason, error, answer: Some(outcome) })
 }
 

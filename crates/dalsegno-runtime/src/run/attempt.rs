@@ -9,13 +9,13 @@ use tokio::sync::broadcast;
 use dalsegno_core::Received;
 use dalsegno_core::{
     Attachment, Digest, Entry, Failure, FailureCode, Gate, MemoryCreate, MemoryCreated, MemoryHit,
-    MemorySearch, MemoryTraversal, MemoryTraverse, ModelCompletion, OperationId, Outcome, Reading, ReplyPart,
-    Request, Terms, ToolCall, ToolReturn, Transcript, TraversedEntity, TraversedRelation,
+    MemorySearch, MemoryTraversal, MemoryTraverse, ModelCompletion, ModelReply, OperationId, Outcome,
+    Reading, ReplyPart, Request, Terms, ToolCall, ToolReturn, Transcript, TraversedEntity, TraversedRelation,
 };
 use dalsegno_memory::{
     Direction, Memory, MemoryError, NewObservation, RelationTo, SearchQuery, Source, Traverse,
 };
-use dalsegno_models::{CompletionRequest, DeltaSink, ModelErrorKind, Retry};
+use dalsegno_models::{CompletionRequest, DeltaSink, ModelError, ModelErrorKind, Retry};
 use dalsegno_protocol::{
     Answer, CallContext, CallErrorKind, Caller, Input, InputRequired, ResultFiles, TaskOwner,
 };
@@ -181,8 +181,17 @@ impl Attempt {
             true => Box::pin(self.attachments(&transcript)).await?,
             false => BTreeMap::new(),
         };
+        let later = match (settings.control.batch, &self.tasking) {
+            (Some(true), Some(tasking)) => model.later().map(|model| (model, tasking)),
+            _ => None,
+        };
         let ports = &self.context.ports;
-        let held = budget::hold(ports, &self.context.tenant, &mut settings, transcript.tokens()).await?;
+        let held = match later.and_then(|(_, tasking)| tasking.since) {
+            Some(since) => {
+                budget::held(ports, &self.context.tenant, &mut settings, transcript.tokens(), since)?
+            }
+            None => budget::hold(ports, &self.context.tenant, &mut settings, transcript.tokens()).await?,
+        };
         let request = CompletionRequest {
             settings,
             transcript,
@@ -191,8 +200,11 @@ impl Attempt {
             operation: self.operation,
             attempt: self.attempt,
             attachments: Arc::new(attachments),
-            output_schema: schema.clone().map(Arc::new),
+            output_schema: schema.map(Arc::new),
         };
+        if let Some((model, tasking)) = later {
+            return Box::pin(self.ask_later(model, &request, tasking, held)).await;
+        }
         let sink = Deltas {
             scrubber: Mutex::new(self.context.bindings.secrets().stream()),
             out: Out {
@@ -210,28 +222,7 @@ impl Attempt {
                 Err(error) => held.failed(received(error.kind)).await,
             }
         }
-        let reply = reply.map(|mut reply| {
-            if let Some(schema) = &schema
-                && !reply.parts.iter().any(|part| matches!(part, ReplyPart::Call(_)))
-            {
-                reply.output = Some(dalsegno_models::judge_output(schema, &reply.text()));
-            }
-            reply
-        });
-        reply.map(Outcome::ModelReplied).map_err(|error| {
-            if let Some(name) = error.missing_secret {
-                let gate = Some(Gate::Secret { name }.into());
-                return AttemptError { gate, ..certain(FailureCode::Unavailable, error.message) };
-            }
-            let (transient, after) = match error.retry {
-                Retry::Never => (false, None),
-                Retry::Now => (true, None),
-                Retry::After(pause) => (true, Some(pause)),
-            };
-            let received = received(error.kind);
-            let failure = Failure::new(error.kind.code(), error.message);
-            AttemptError { failure, received, transient, after, gate: None }
-        })
+        reply.map(|reply| replied(&request, reply)).map_err(no_reply)
     }
 
     /// The files that belong to what the model is sent.
@@ -348,6 +339,7 @@ impl Attempt {
             transient: error.transient,
             after: None,
             gate: None,
+            is_under_way: false,
         })?;
         Ok(self.outcome(returned, files.take()))
     }
@@ -440,8 +432,34 @@ fn sent(transcript: &Transcript) -> Vec<Attachment> {
     files.into_values().collect()
 }
 
+/// The outcome of a completion: a reply, whose text is judged where a form is wanted.
+pub(super) fn replied(request: &CompletionRequest, mut reply: ModelReply) -> Outcome {
+    if let Some(schema) = &request.output_schema
+        && !reply.parts.iter().any(|part| matches!(part, ReplyPart::Call(_)))
+    {
+        reply.output = Some(dalsegno_models::judge_output(schema, &reply.text()));
+    }
+    Outcome::ModelReplied(reply)
+}
+
+/// What it means that a model gave no reply.
+pub(super) fn no_reply(error: ModelError) -> AttemptError {
+    if let Some(name) = error.missing_secret {
+        let gate = Some(Gate::Secret { name }.into());
+        return AttemptError { gate, ..certain(FailureCode::Unavailable, error.message) };
+    }
+    let (transient, after) = match error.retry {
+        Retry::Never => (false, None),
+        Retry::Now => (true, None),
+        Retry::After(pause) => (true, Some(pause)),
+    };
+    let received = received(error.kind);
+    let failure = Failure::new(error.kind.code(), error.message);
+    AttemptError { failure, received, transient, after, gate: None, is_under_way: false }
+}
+
 /// Says whether a model that gave no reply may have worked on one.
-const fn received(kind: ModelErrorKind) -> Received {
+pub(super) const fn received(kind: ModelErrorKind) -> Received {
     match kind {
         // Nothing was worked on, and nothing is paid for.
         ModelErrorKind::Unavailable | ModelErrorKind::RateLimited | ModelErrorKind::Refused => Received::No,
@@ -517,6 +535,7 @@ fn timed_out(timeout: Duration) -> AttemptError {
         transient: true,
         after: None,
         gate: None,
+        is_under_way: false,
     }
 }
 
@@ -530,5 +549,6 @@ fn memory_error(error: MemoryError) -> AttemptError {
         transient,
         after: None,
         gate: None,
+        is_under_way: false,
     }
 }

@@ -19,6 +19,7 @@ pub(crate) mod errand;
 pub(crate) mod files;
 pub(crate) mod fork;
 pub(crate) mod handle;
+mod later;
 pub(crate) mod resume;
 pub(crate) mod runs;
 pub(crate) mod start;

@@ -7,9 +7,10 @@
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
-use dalsegno_core::OperationId;
+use dalsegno_core::{OperationId, Timestamp};
 use dalsegno_protocol::{Task, TaskOwner};
 use tokio::sync::{Notify, oneshot, watch};
 
@@ -74,6 +75,10 @@ impl Announcements {
 pub(crate) struct Tasking {
     /// The task that the operation has already.
     pub(crate) known: Option<String>,
+    /// When it was written down.
+    pub(crate) since: Option<Timestamp>,
+    /// How long to wait before its receiver is asked.
+    pub(crate) left: Duration,
     /// What the driver wants to become of it.
     pub(crate) wish: watch::Receiver<Wish>,
 }

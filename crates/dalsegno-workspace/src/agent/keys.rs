@@ -62,6 +62,7 @@ pub(super) static MODEL: Shape = Shape::new(
         control::FIRST,
         control::PARALLEL_TOOL_CALLS,
         control::STRICT,
+        control::BATCH,
         control::PROVIDER_TOOLS,
         control::TOP_P,
         control::STOP,

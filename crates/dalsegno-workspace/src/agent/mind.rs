@@ -111,13 +111,15 @@ pub(super) fn settings(
     tools: &AgentTools,
 ) -> Option<ModelSettings> {
     let defaults = ModelSettings::named(&name.value);
+    let control = control(section, &name.value, around, tools);
+    let default_timeout = if control.batch == Some(true) { BATCH_TIMEOUT_MS } else { defaults.timeout_ms };
     let read = ModelSettings {
         temperature: section.number("temperature"),
         max_output_tokens: section.integer("max_output_tokens"),
-        timeout_ms: section.millis("timeout").unwrap_or(defaults.timeout_ms),
+        timeout_ms: section.millis("timeout").unwrap_or(default_timeout),
         retries: section.integer("retries").unwrap_or(defaults.retries),
         price: around.settings.and_then(|settings| settings.prices.get(&name.value).cloned()),
-        control: control(section, &name.value, around, tools).into(),
+        control: control.into(),
         ..defaults
     };
     let Some(models) = around.settings.map(|settings| &settings.models) else { return Some(read) };
@@ -217,3 +219,6 @@ pub(super) const DEFAULT_HITS: u32 = 5;
 
 /// A model that has not understood the form after two explanations will not.
 const DEFAULT_OUTPUT_RETRIES: u32 = 2;
+
+/// How long a batch may take: providers end those that they have not begun within a day.
+const BATCH_TIMEOUT_MS: u64 = 25 * 60 * 60 * 1_000;

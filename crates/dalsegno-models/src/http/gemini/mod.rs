@@ -60,8 +60,17 @@ const MIN_BUDGET: u64 = 512;
 /// The path of a model below the address: `models/gemini-2.5-pro:streamGenerateContent`. A name with a slash, such as
 /// `tunedModels/mine`, is a path of its own.
 pub(super) fn path(model: &str) -> Vec<String> {
+    path_of(model, "streamGenerateContent")
+}
+
+/// The same for a batch.
+pub(super) fn batch_path(model: &str) -> Vec<String> {
+    path_of(model, "batchGenerateContent")
+}
+
+fn path_of(model: &str, method: &str) -> Vec<String> {
     let folder = if model.contains('/') { "" } else { "models/" };
-    format!("{folder}{model}:streamGenerateContent").split('/').map(str::to_owned).collect()
+    format!("{folder}{model}:{method}").split('/').map(str::to_owned).collect()
 }
 
 /// The number in `gemini-2.5-pro`, before the dot; none in `gemini-flash-latest`, and in names of others.

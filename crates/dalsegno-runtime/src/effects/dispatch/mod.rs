@@ -167,6 +167,7 @@ impl Permit {
             // Somebody is there, and says that they cannot work now.
             Ok(Outcome::ApiAnswered(response)) if policy::is_overload(response) => CallEnd::Failed,
             Ok(_) => CallEnd::Worked,
+            Err(error) if error.is_under_way => CallEnd::Worked,
             Err(error) if error.transient || error.failure.code == FailureCode::Timeout => CallEnd::Failed,
             // Nobody was asked: something of our own is missing.
             Err(error) if error.received == Received::No && error.failure.code != FailureCode::ToolFailed => {
@@ -364,6 +365,7 @@ fn refused(code: FailureCode, message: String, after: Option<Duration>) -> Attem
         transient: true,
         after,
         gate: None,
+        is_under_way: false,
     }
 }
 

@@ -65,7 +65,7 @@ fn status(status: u16, wishes: bool) -> Result<Outcome, AttemptError> {
 
 fn lost(received: Received) -> Result<Outcome, AttemptError> {
     let failure = Failure::new(FailureCode::Timeout, "no answer");
-    Err(AttemptError { failure, received, transient: true, after: None, gate: None })
+    Err(AttemptError { failure, received, transient: true, after: None, gate: None, is_under_way: false })
 }
 
 fn word(decision: &RetryDecision) -> &'static str {

@@ -19,6 +19,8 @@ enum Flight {
     Starting(Starting),
     /// It is a child run that is suspended, or that another process executes.
     Suspended(Paused),
+    /// Its receiver works on it, and is asked again at this time.
+    Later(Timestamp),
     /// It was given up while an attempt of it was under way: the result of that attempt is dropped.
     GivenUp,
 }
@@ -44,6 +46,8 @@ pub(super) struct Starting {
     pub(super) operation: OperationId,
     pub(super) attempt: u32,
     pub(super) permit: Option<Permit>,
+    /// When its receiver is asked, if not at once.
+    pub(super) at: Option<Timestamp>,
 }
 
 /// The operations of the current step. Each is in one stage, or in none: it has a task, or waits for an answer or a time.
@@ -68,7 +72,7 @@ impl Flights {
         match self.stages.insert(operation, stage) {
             Some(Flight::Queued(_)) => self.queue.retain(|queued| *queued != operation),
             Some(Flight::Starting(_)) => self.starting.retain(|starting| *starting != operation),
-            Some(Flight::Admitting | Flight::Suspended(_) | Flight::GivenUp) | None => {}
+            Some(Flight::Admitting | Flight::Suspended(_) | Flight::Later(_) | Flight::GivenUp) | None => {}
         }
     }
 
@@ -109,7 +113,13 @@ impl Flights {
 
     /// Has an operation start after the next commit.
     pub(super) fn start(&mut self, operation: OperationId, attempt: u32, permit: Option<Permit>) {
-        self.set(operation, Flight::Starting(Starting { operation, attempt, permit }));
+        self.set(operation, Flight::Starting(Starting { operation, attempt, permit, at: None }));
+        self.starting.push(operation);
+    }
+
+    /// Has the receiver of an operation asked again at a time that comes soon.
+    pub(super) fn start_at(&mut self, operation: OperationId, attempt: u32, at: Timestamp) {
+        self.set(operation, Flight::Starting(Starting { operation, attempt, permit: None, at: Some(at) }));
         self.starting.push(operation);
     }
 
@@ -161,6 +171,23 @@ impl Flights {
 
     pub(super) fn is_suspended(&self, operation: OperationId) -> bool {
         matches!(self.stages.get(&operation), Some(Flight::Suspended(_)))
+    }
+
+    /// Has the receiver of an operation asked again at a time.
+    pub(super) fn look_at(&mut self, operation: OperationId, at: Timestamp) {
+        self.set(operation, Flight::Later(at));
+    }
+
+    pub(super) fn is_later(&self, operation: OperationId) -> bool {
+        matches!(self.stages.get(&operation), Some(Flight::Later(_)))
+    }
+
+    /// The operations whose receivers are asked again, and when.
+    pub(super) fn later(&self) -> impl Iterator<Item = (OperationId, Timestamp)> {
+        self.stages.iter().filter_map(|(operation, stage)| match stage {
+            Flight::Later(at) => Some((*operation, *at)),
+            _ => None,
+        })
     }
 
     /// Notes the child runs under way here of which there is news.

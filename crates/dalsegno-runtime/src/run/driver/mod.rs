@@ -155,6 +155,8 @@ impl Handover {
 enum Input {
     /// An attempt has ended.
     Attempted { operation: OperationId, attempt: u32, result: Result<Outcome, AttemptError> },
+    /// The receiver of an attempt works on it, and is asked again after a pause.
+    Later { operation: OperationId, pause: Duration },
     /// The pause before an attempt is over, or was given up.
     Due { operation: OperationId, attempt: u32, cause: AttemptCause },
     /// There is room for an attempt, or there will be none.
@@ -435,7 +437,9 @@ impl Driver {
     fn has_more_to_start(&self) -> bool {
         self.missing().any(|operation| {
             let waits = is_waiting(operation) || matches!(operation.request, Request::Timer(_));
-            !waits && !operation.is_declarative() && !self.flights.is_suspended(operation.id)
+            let goes_on_elsewhere =
+                self.flights.is_suspended(operation.id) || self.flights.is_later(operation.id);
+            !waits && !operation.is_declarative() && !goes_on_elsewhere
         })
     }
 

@@ -34,7 +34,7 @@ impl Driver {
         self.acknowledge();
         self.end_released();
         self.ask_questions();
-        for Starting { operation: id, attempt, permit } in self.flights.take_starting() {
+        for Starting { operation: id, attempt, permit, at } in self.flights.take_starting() {
             let Some(operation) = self.missing().find(|operation| operation.id == id).cloned() else {
                 continue;
             };
@@ -79,15 +79,27 @@ impl Driver {
                 | Request::ApiCall(_)
                 | Request::Email(_)
                 | Request::Input(_) => {
-                    let tasking = self.tasking(id);
+                    let left = at.map(|at| {
+                        Duration::from_millis(at.as_millis().saturating_sub(self.now().as_millis()))
+                    });
+                    let tasking = Tasking { left: left.unwrap_or_default(), ..self.tasking(id) };
                     let task = self.task(&operation, attempt, tasking);
                     let free = is_free(operation.terms.class);
-                    self.running.spawn(Running::busy(id, attempt, free), async move {
+                    let running = |abort| match left {
+                        Some(_) => Running::idle(id, attempt)(abort),
+                        None => Running::busy(id, attempt, free)(abort),
+                    };
+                    self.running.spawn(running, async move {
                         let result = task.perform().await;
                         if let Some(permit) = permit {
                             permit.settle(&result);
                         }
-                        Input::Attempted { operation: id, attempt, result }
+                        match result {
+                            Err(AttemptError { is_under_way: true, after, .. }) => {
+                                Input::Later { operation: id, pause: after.unwrap_or_default() }
+                            }
+                            result => Input::Attempted { operation: id, attempt, result },
+                        }
                     });
                 }
             }
@@ -246,6 +258,7 @@ impl Driver {
                     transient: false,
                     after: None,
                     gate: None,
+                    is_under_way: false,
                 };
                 Input::Attempted { operation, attempt, result: Err(error) }
             }
@@ -277,6 +290,7 @@ impl Driver {
                 self.given_up_task(operation, given_up.unwrap_or_default(), error)
             }
             Input::Attempted { operation, attempt, result } => self.settle(operation, attempt, None, result),
+            Input::Later { operation, pause } => self.comes_later(operation, pause),
             Input::Due { operation, attempt, cause } => {
                 self.flights.admitted(operation);
                 if self.ended.is_some() {

@@ -1,10 +1,11 @@
 //! Tasks of tool servers: written down before they are followed, taken up again, and ended when nobody wants them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use dalsegno_core::Received;
 use dalsegno_core::{Failure, FailureCode, OnIndeterminate, Operation, OperationId, Outcome, Timestamp};
-use dalsegno_history::Tasks;
+use dalsegno_history::{Tasks, comes_later};
 use dalsegno_store::{Body, NewRecord};
 use tokio::sync::watch;
 
@@ -71,7 +72,10 @@ impl Driver {
             let expires_at = ttl.map(|ttl| Timestamp::from_millis(at.as_millis().saturating_add(ttl)));
             let mut task = task.id;
             self.context.bindings.secrets().text(&mut task);
-            self.remote.tasked.note(operation, task.clone());
+            self.remote.tasked.note(operation, task.clone(), at);
+            if comes_later(self.machine.state(), operation) {
+                self.progress.entry(operation).or_default().pause(at);
+            }
             let body = Body::Tasked { attempt, server, task, expires_at };
             self.outbox.push(NewRecord::of(at, operation, body));
             self.remote.announced.push(written);
@@ -88,12 +92,13 @@ impl Driver {
     /// What an attempt has to do with a task.
     pub(super) fn tasking(&mut self, operation: OperationId) -> Tasking {
         let known = self.remote.tasked.get(operation).cloned();
+        let since = self.remote.tasked.since(operation);
         let wished = self
             .remote
             .wishes
             .entry(operation)
             .or_insert_with(|| Wished { wish: watch::channel(Wish::Follow).0, words: None });
-        Tasking { known, wish: wished.wish.subscribe() }
+        Tasking { known, since, left: Duration::ZERO, wish: wished.wish.subscribe() }
     }
 
     /// Has the task of an operation cancelled that is performed here, or is about to be.
@@ -182,6 +187,26 @@ impl Driver {
         self.remote.releasing.push(Release { operation, task, attempt, is_kept });
     }
 
+    /// Takes note that a receiver works on an operation, and is asked again after a pause.
+    pub(super) fn comes_later(&mut self, id: OperationId, pause: Duration) -> Result<(), RunFailure> {
+        let words = self.was_given_up(id);
+        let Some(operation) = self.missing().find(|operation| operation.id == id).cloned() else {
+            return Ok(());
+        };
+        if self.ended.is_some() {
+            return Ok(());
+        }
+        if let Some(words) = words {
+            self.release(operation, false);
+            return self.resolve(id, Outcome::Failed(Failure::new(FailureCode::Cancelled, words)));
+        }
+        let at = self.now();
+        self.progress.entry(id).or_default().pause(at);
+        let pause = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
+        self.flights.look_at(id, Timestamp::from_millis(at.as_millis().saturating_add(pause)));
+        Ok(())
+    }
+
     /// The operations whose tasks end after the next commit.
     pub(super) fn released(&self) -> BTreeSet<OperationId> {
         self.remote.releasing.iter().map(|release| release.operation.id).collect()
@@ -192,7 +217,7 @@ impl Driver {
         for Release { operation, task, attempt, is_kept } in std::mem::take(&mut self.remote.releasing) {
             let id = operation.id;
             let (_, wish) = watch::channel(Wish::Cancel);
-            let tasking = Tasking { known: Some(task), wish };
+            let tasking = Tasking { known: Some(task), since: None, left: Duration::ZERO, wish };
             let ending = self.task(&operation, attempt, tasking);
             let is_free = is_free(operation.terms.class);
             self.running.spawn(Running::busy(id, attempt, false), async move {

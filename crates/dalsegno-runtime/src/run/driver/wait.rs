@@ -29,7 +29,8 @@ impl Driver {
     pub(super) fn wake_at(&self) -> Option<Timestamp> {
         let timers = self.missing().filter_map(|operation| Some(operation.request.as_timer()?.until));
         let paused = self.flights.suspended().filter_map(|(_, paused)| paused.wake_at);
-        timers.chain(paused).chain(self.expiries().map(|(_, at)| at)).min()
+        let later = self.flights.later().map(|(_, at)| at);
+        timers.chain(paused).chain(later).chain(self.expiries().map(|(_, at)| at)).min()
     }
 
     /// When the first question without an answer is answered with a no.
@@ -53,7 +54,12 @@ impl Driver {
             let attempt = self.progress.get(id).map_or(1, |progress| progress.attempts.max(1));
             self.flights.start(*id, attempt, None);
         }
-        !due.is_empty()
+        let later: Vec<(OperationId, Timestamp)> = self.flights.later().filter(|(_, at)| soon(*at)).collect();
+        for (id, at) in &later {
+            let attempt = self.progress.get(id).map_or(1, |progress| progress.attempts.max(1));
+            self.flights.start_at(*id, attempt, *at);
+        }
+        !due.is_empty() || !later.is_empty()
     }
 
     /// When the questions that people may leave unanswered are answered with a no. A clock that jumps forward while this
