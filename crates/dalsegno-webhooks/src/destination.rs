@@ -23,7 +23,9 @@ pub enum BadUrl {
     #[error("the URL of a webhook {0}")]
     Form(&'static str),
     /// It is not encrypted.
-    #[error("the URL of a webhook is not `https`, and `{0}` is not among `webhooks` in `[serve]` of dalsegno.toml")]
+    #[error(
+        "the URL of a webhook is not `https`, and `{0}` is not among `webhooks` in `[serve]` of dalsegno.toml"
+    )]
     NotEncrypted(String),
     /// It names an address that is not of the public network.
     #[error("`{origin}` is {kind}, and not among `webhooks` in `[serve]` of dalsegno.toml")]
@@ -101,7 +103,8 @@ mod tests {
     #[test]
     fn only_public_receivers_over_tls_and_listed_ones_get_webhooks() {
         let none = Destinations::new([]);
-        for url in ["https://hooks.example.com/in?key=1", "https://hooks.example.com:8443/", "https://8.8.8.8/x"]
+        for url in
+            ["https://hooks.example.com/in?key=1", "https://hooks.example.com:8443/", "https://8.8.8.8/x"]
         {
             assert!(none.check(url).is_ok(), "{url}");
         }

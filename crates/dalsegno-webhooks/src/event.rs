@@ -24,14 +24,8 @@ pub enum Event {
 
 impl Event {
     /// Every event.
-    pub const ALL: &[Self] = &[
-        Self::Suspended,
-        Self::Completed,
-        Self::Failed,
-        Self::Cancelled,
-        Self::HandedOff,
-        Self::Abandoned,
-    ];
+    pub const ALL: &[Self] =
+        &[Self::Suspended, Self::Completed, Self::Failed, Self::Cancelled, Self::HandedOff, Self::Abandoned];
 
     /// The event as it is written, such as `run.completed`.
     pub const fn as_str(self) -> &'static str {

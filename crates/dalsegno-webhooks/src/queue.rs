@@ -275,7 +275,13 @@ fn failed(
             "SELECT failures, failing_since, failed_at, delivered_at, off_at FROM endpoint WHERE id = ?1",
         )?
         .query_row([endpoint], |row| {
-            Ok((row.get::<_, u32>(0)?, time(row.get(1)?), time(row.get(2)?), time(row.get(3)?), time(row.get(4)?)))
+            Ok((
+                row.get::<_, u32>(0)?,
+                time(row.get(1)?),
+                time(row.get(2)?),
+                time(row.get(3)?),
+                time(row.get(4)?),
+            ))
         })
         .optional()?;
     // It was removed, or turned off, meanwhile.

@@ -121,8 +121,9 @@ impl WebhookStore {
         limit: u32,
     ) -> Result<Vec<Endpoint>, WebhookError> {
         let connection = self.connection();
-        let sql =
-            format!("{SELECT} WHERE (?1 IS NULL OR tenant = ?1) AND (?2 IS NULL OR id > ?2) ORDER BY id LIMIT ?3");
+        let sql = format!(
+            "{SELECT} WHERE (?1 IS NULL OR tenant = ?1) AND (?2 IS NULL OR id > ?2) ORDER BY id LIMIT ?3"
+        );
         let mut statement = connection.prepare_cached(&sql)?;
         let mut rows = statement.query(params![tenant, after, limit])?;
         let mut found = Vec::new();
@@ -275,11 +276,11 @@ pub(crate) fn on(connection: &Connection) -> Result<Vec<Endpoint>, WebhookError>
 fn endpoint(row: &Row<'_>) -> Result<Endpoint, WebhookError> {
     let id: String = row.get(0)?;
     let damaged = || WebhookError::Damaged { id: id.clone() };
-    let number = |index: usize| {
-        Ok::<_, rusqlite::Error>(row.get::<_, Option<i64>>(index)?.map(i64::cast_unsigned))
-    };
+    let number =
+        |index: usize| Ok::<_, rusqlite::Error>(row.get::<_, Option<i64>>(index)?.map(i64::cast_unsigned));
     let events: String = row.get(4)?;
-    let events = events.split(' ').map(str::parse::<Event>).collect::<Result<_, _>>().map_err(|_| damaged())?;
+    let events =
+        events.split(' ').map(str::parse::<Event>).collect::<Result<_, _>>().map_err(|_| damaged())?;
     let off = match (number(12)?, row.get::<_, Option<String>>(13)?) {
         (None, _) => None,
         (Some(at), reason) => {
