@@ -84,7 +84,7 @@ pub enum WebhookError {
         most: u32,
     },
     /// An entry of the file cannot be read.
-    #[error("the webhook `{id}` is damaged in its file: remove it, and add a new one")]
+    #[error("the webhook `{id}` is damaged in its file: restore `webhooks.db` from a backup")]
     Damaged {
         /// Its id.
         id: String,

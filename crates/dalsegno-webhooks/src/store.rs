@@ -261,13 +261,17 @@ fn known(connection: &Connection, id: &str) -> Result<Endpoint, WebhookError> {
     find(connection, id)?.ok_or_else(|| WebhookError::Unknown { id: id.to_owned() })
 }
 
-/// All endpoints that are on and at this place or behind it.
+/// All endpoints that are on. A damaged one must not hinder the others.
 pub(crate) fn on(connection: &Connection) -> Result<Vec<Endpoint>, WebhookError> {
     let mut statement = connection.prepare_cached(&format!("{SELECT} WHERE off_at IS NULL ORDER BY id"))?;
     let mut rows = statement.query([])?;
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
-        found.push(endpoint(row)?);
+        match endpoint(row) {
+            Ok(one) => found.push(one),
+            Err(error @ WebhookError::Damaged { .. }) => tracing::error!(%error, "a webhook gets nothing"),
+            Err(error) => return Err(error),
+        }
     }
     Ok(found)
 }
