@@ -39,6 +39,12 @@ pub enum Scope {
     /// To add and delete tenants, and to change which hosts they reach and what they may spend.
     #[serde(rename = "tenants:admin")]
     TenantsAdmin,
+    /// To list webhooks, and how their deliveries are going.
+    #[serde(rename = "webhooks:read")]
+    WebhooksRead,
+    /// To add, test, change and remove webhooks: who receives how runs stand, and with `runs:read` what they say.
+    #[serde(rename = "webhooks:write")]
+    WebhooksWrite,
     /// To read the metrics of the process, which are of all tenants.
     #[serde(rename = "metrics:read")]
     MetricsRead,
@@ -57,6 +63,8 @@ impl Scope {
         Self::ToolsRead,
         Self::ToolsWrite,
         Self::TenantsAdmin,
+        Self::WebhooksRead,
+        Self::WebhooksWrite,
         Self::MetricsRead,
     ];
 
@@ -73,6 +81,8 @@ impl Scope {
             Self::ToolsRead => "tools:read",
             Self::ToolsWrite => "tools:write",
             Self::TenantsAdmin => "tenants:admin",
+            Self::WebhooksRead => "webhooks:read",
+            Self::WebhooksWrite => "webhooks:write",
             Self::MetricsRead => "metrics:read",
         }
     }

@@ -62,6 +62,11 @@ impl KeyStore {
         Seals::open(&self.inner.path.with_file_name("positions.key"))
     }
 
+    /// The place of another file of the server, beside that of the keys.
+    pub fn beside(&self, name: &str) -> PathBuf {
+        self.inner.path.with_file_name(name)
+    }
+
     /// Makes a key, `now` in milliseconds since the epoch. The key itself is kept nowhere.
     ///
     /// # Errors

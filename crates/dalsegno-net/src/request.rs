@@ -44,4 +44,9 @@ impl Request {
     pub fn get(url: Url) -> Self {
         Self::new(Method::GET, url)
     }
+
+    /// A `POST` request with this body.
+    pub fn post(url: Url, body: Vec<u8>) -> Self {
+        Self { body: Some(body), ..Self::new(Method::POST, url) }
+    }
 }

@@ -29,6 +29,7 @@ use crate::pages::Pages;
 use crate::routes::router;
 use crate::shared::Shared;
 use crate::tls::{Tls, TlsError};
+use crate::webhooks::{Webhooks, deliver};
 
 /// The longest that the head of a request may take to arrive; a connection that is idle as long is closed.
 const HEADERS_WITHIN: Duration = Duration::from_secs(10);
@@ -76,6 +77,9 @@ pub enum ServeError {
     /// A file beside that of the keys cannot be used.
     #[error(transparent)]
     Seals(#[from] dalsegno_access::OpenError),
+    /// The webhooks cannot be used.
+    #[error(transparent)]
+    Webhooks(#[from] dalsegno_webhooks::OpenError),
     /// The runs cannot be performed.
     #[error(transparent)]
     Engine(#[from] EngineError),
@@ -89,6 +93,7 @@ pub struct Server {
     keys: KeyStore,
     telemetry: Telemetry,
     seals: Seals,
+    webhooks: Arc<Webhooks>,
     tls: Option<Tls>,
     settings: ServeSettings,
     clock: Arc<dyn Clock>,
@@ -117,13 +122,26 @@ impl Server {
             }
         }
         let seals = keys.seals()?;
+        let webhooks = Arc::new(Webhooks::open(&keys.beside("webhooks.db"), &settings)?);
         let root = engine.workspace().root.clone();
         let tls = settings.tls.as_ref().map(|files| Tls::open(&root, files)).transpose()?;
         let failed = |source| ServeError::Listen { address, source };
         let listener = TcpListener::bind(address).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let tickets = Arc::default();
-        Ok(Self { listener, address, engine, keys, telemetry, seals, tls, settings, clock, tickets })
+        Ok(Self {
+            listener,
+            address,
+            engine,
+            keys,
+            telemetry,
+            seals,
+            webhooks,
+            tls,
+            settings,
+            clock,
+            tickets,
+        })
     }
 
     /// Where it listens; the port that was free if none was named.
@@ -164,7 +182,9 @@ impl Server {
         stop: impl Future<Output = ()>,
         tell: impl FnMut(WorkerEvent<'_>),
     ) -> Result<WorkerReport, ServeError> {
-        let Self { listener, engine, keys, telemetry, seals, tls, settings, clock, tickets, .. } = self;
+        let Self {
+            listener, engine, keys, telemetry, seals, webhooks, tls, settings, clock, tickets, ..
+        } = self;
         let (stopping, stopped) = watch::channel(false);
         let shared = Arc::new(Shared {
             limits: Limits::new(&settings),
@@ -174,6 +194,7 @@ impl Server {
             readiness: Readiness::default(),
             tls,
             pages: Pages::new(tickets),
+            webhooks,
             turns: Turns::default(),
             engine: engine.clone(),
             keys,
@@ -183,6 +204,7 @@ impl Server {
             stopping: stopped.clone(),
         });
         let watching = tokio::spawn(watch_keys(Arc::clone(&shared)));
+        let delivering = tokio::spawn(deliver(Arc::clone(&shared)));
         let accepting = tokio::spawn(accept(listener, Arc::clone(&shared), stopped));
         let stop = async move {
             stop.await;
@@ -192,6 +214,7 @@ impl Server {
         shared.hands.left().await;
         // Its only way to fail is a panic, which the log has.
         let _ = accepting.await;
+        let _ = delivering.await;
         watching.abort();
         Ok(report)
     }

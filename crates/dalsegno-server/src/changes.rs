@@ -40,7 +40,7 @@ impl Default for Changes {
 }
 
 impl Changes {
-    fn subscribe(self: &Arc<Self>, journal: &Journal) -> watch::Receiver<u64> {
+    pub(crate) fn subscribe(self: &Arc<Self>, journal: &Journal) -> watch::Receiver<u64> {
         let mut is_watched = self.is_watched.lock().unwrap_or_else(PoisonError::into_inner);
         let receiver = self.latest.subscribe();
         if !std::mem::replace(&mut *is_watched, true) {

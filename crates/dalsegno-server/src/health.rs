@@ -120,5 +120,7 @@ pub(crate) async fn metrics(
     }
     let metrics = shared.telemetry.metrics();
     metrics.set_load(&shared.engine.load());
+    let load = shared.webhooks.call(dalsegno_webhooks::WebhookStore::load).await?;
+    metrics.set_webhooks(load.waiting, load.off);
     Ok(([(CONTENT_TYPE, Metrics::CONTENT_TYPE)], metrics.encode()))
 }

@@ -37,9 +37,11 @@ mod sse;
 mod steps;
 mod tls;
 mod upkeep;
+mod webhooks;
 
 pub use accept::{ServeError, Server};
 pub use openapi::document as openapi;
 pub use problem::Code;
 pub use routes::{RouteInfo, routes};
 pub use tls::TlsError;
+pub use webhooks::{Webhook, test_message};

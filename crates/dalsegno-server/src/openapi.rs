@@ -15,6 +15,7 @@ use utoipa_axum::routes;
 
 use crate::problem::{Code, Document};
 use crate::routes::{Route, RouteInfo, table};
+use crate::webhooks::Envelope;
 
 /// How the document names the way in which a client shows its key.
 const SECURITY: &str = "key";
@@ -27,11 +28,12 @@ const SECURITY: &str = "key";
         description = "Runs of durable agents: start them, follow them, answer what they wait for.\n\nUnknown parameters and keys are refused, never dropped. Errors are problems as RFC 9457 describes them; each `code` has a page in the book.",
         license(name = "MIT OR Apache-2.0", identifier = "MIT OR Apache-2.0"),
     ),
-    components(schemas(Document)),
+    components(schemas(Document, Envelope)),
     tags(
         (name = "runs", description = "Runs: start, list, read, follow, cancel, fork."),
         (name = "answers", description = "What runs wait for, and answers to it."),
         (name = "agents", description = "The agents that can be started."),
+        (name = "webhooks", description = "Who receives how runs stand, as requests of their own."),
         (name = "server", description = "The server itself."),
     ),
 )]
@@ -80,6 +82,18 @@ pub fn document() -> Value {
             complete(operation, &info, &problems);
         }
     }
+    document["webhooks"] = json!({ "run": { "post": {
+        "summary": "Tells how a run stands.",
+        "description": "What the server sends to each webhook that wants the event, signed as Standard Webhooks describes.",
+        "operationId": "receive_event",
+        "requestBody": { "content": { "application/json": {
+            "schema": { "$ref": format!("#/components/schemas/{}", Envelope::name()) },
+        } } },
+        "responses": {
+            "2XX": { "description": "The receiver has accepted it." },
+            "410": { "description": "The receiver wants nothing further: the webhook is off." },
+        },
+    } } });
     document["components"]["securitySchemes"] = json!({ SECURITY: {
         "type": "http",
         "scheme": "bearer",

@@ -19,6 +19,8 @@ mod test;
 mod tools;
 mod trust;
 mod upkeep;
+#[cfg(feature = "serve")]
+mod webhook;
 
 use std::path::PathBuf;
 
@@ -58,6 +60,8 @@ pub(crate) use self::tools::{
 };
 pub(crate) use self::trust::TrustArgs;
 pub(crate) use self::upkeep::{BackupArgs, DoctorArgs, EraseArgs, GcArgs, WorkerArgs};
+#[cfg(feature = "serve")]
+pub(crate) use self::webhook::{WebhookAddArgs, WebhookArgs, WebhookVerb};
 
 /// Run agents durably: every step is recorded, and a run can be stopped, resumed, replayed and explained.
 #[derive(Debug, Parser)]
@@ -182,6 +186,10 @@ pub(crate) enum Verb {
     #[cfg(feature = "serve")]
     #[command(after_help = serve::KEY_EXAMPLES)]
     Key(KeyArgs),
+    /// Add, list, test and remove webhooks: who receives how runs stand
+    #[cfg(feature = "serve")]
+    #[command(after_help = webhook::EXAMPLES)]
+    Webhook(WebhookArgs),
     /// Delete runs that ended long ago (dry run unless `--yes`)
     #[command(after_help = upkeep::GC_EXAMPLES)]
     Gc(GcArgs),
@@ -255,6 +263,10 @@ impl Verb {
             #[cfg(feature = "serve")]
             Self::Key(_) => Needs::Journal,
             #[cfg(feature = "serve")]
+            Self::Webhook(WebhookArgs { verb: WebhookVerb::Test(_) }) => Needs::Everything,
+            #[cfg(feature = "serve")]
+            Self::Webhook(_) => Needs::Journal,
+            #[cfg(feature = "serve")]
             Self::Serve(_) => Needs::Everything,
             #[cfg(feature = "oauth")]
             Self::Auth(_) => Needs::Everything,
@@ -320,6 +332,8 @@ impl Verb {
             Self::Serve(serve) => serve.stream.resolve(),
             #[cfg(feature = "serve")]
             Self::Key(key) => key.verb.format(),
+            #[cfg(feature = "serve")]
+            Self::Webhook(webhook) => webhook.verb.format(),
             Self::Gc(gc) => gc.document.resolve(),
             Self::Doctor(doctor) => doctor.document.resolve(),
             Self::Backup(backup) => backup.document.resolve(),

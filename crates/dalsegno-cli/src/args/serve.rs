@@ -101,17 +101,19 @@ Examples:
 
 const ADD_EXAMPLES: &str = "\
 Scopes:
-  runs:list      list runs, without what they were asked
-  runs:read      read runs: requests, records, answers and questions
-  runs:write     start, fork and cancel runs
-  runs:erase     erase the content of runs, for ever
-  answers:write  answer what runs wait for, approvals included
-  agents:read    list the agents; with --all-tenants, read their documents
-  agents:write   change the documents of agents; only with --all-tenants
-  tools:read     list tools, and read the documents of tools and tenants
-  tools:write    change and try tools, and change the tenant's document but for what the next one is for
-  tenants:admin  add and delete tenants, and change which hosts they reach and what they may spend
-  metrics:read   read the metrics of the server; only with --all-tenants
+  runs:list       list runs, without what they were asked
+  runs:read       read runs: requests, records, answers and questions
+  runs:write      start, fork and cancel runs
+  runs:erase      erase the content of runs, for ever
+  answers:write   answer what runs wait for, approvals included
+  agents:read     list the agents; with --all-tenants, read their documents
+  agents:write    change the documents of agents; only with --all-tenants
+  tools:read      list tools, and read the documents of tools and tenants
+  tools:write     change and try tools, and change the tenant's document but for what the next one is for
+  tenants:admin   add and delete tenants, and change which hosts they reach and what they may spend
+  webhooks:read   list webhooks, and how they are going
+  webhooks:write  add, test, change and remove webhooks
+  metrics:read    read the metrics of the server; only with --all-tenants
 
 Examples:
   dalsegno key add --tenant acme --scope runs:write --scope runs:read --name ci

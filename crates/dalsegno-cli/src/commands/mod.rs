@@ -45,6 +45,8 @@ mod tools;
 mod trust;
 mod try_tool;
 mod upkeep;
+#[cfg(feature = "serve")]
+mod webhook;
 mod why;
 mod worker;
 
@@ -308,7 +310,7 @@ fn alone(args: &Args, output: &mut Output) -> Result<Exit, Error> {
         | Verb::Bench(_)
         | Verb::Memory(_) => unreachable!("these work in a workspace"),
         #[cfg(feature = "serve")]
-        Verb::Serve(_) | Verb::Key(_) => unreachable!("these work in a workspace"),
+        Verb::Serve(_) | Verb::Key(_) | Verb::Webhook(_) => unreachable!("these work in a workspace"),
         #[cfg(feature = "oauth")]
         Verb::Auth(_) => unreachable!("it works in a workspace"),
     }
@@ -369,6 +371,8 @@ async fn perform_verb(verb: &Verb, context: &mut Context<'_>) -> Result<Exit, Er
         Verb::Serve(args) => serve::serve(args, context).await,
         #[cfg(feature = "serve")]
         Verb::Key(args) => key::key(args, context),
+        #[cfg(feature = "serve")]
+        Verb::Webhook(args) => webhook::webhook(args, context).await,
         Verb::Gc(args) => upkeep::gc(args, context).await,
         Verb::Doctor(_) => upkeep::doctor(context).await,
         Verb::Backup(args) => upkeep::backup(args, context).await,

@@ -1,7 +1,8 @@
-//! The errors of `dalsegno serve` and `dalsegno key`.
+//! The errors of `dalsegno serve`, `dalsegno key` and `dalsegno webhook`.
 
 use dalsegno_access::{KeyError, OpenError};
 use dalsegno_server::ServeError;
+use dalsegno_webhooks::{BadUrl, WebhookError};
 
 use super::{Error, ErrorClass};
 use crate::exit::Exit;
@@ -13,6 +14,12 @@ pub(crate) enum ServeTrouble {
     File(#[from] OpenError),
     #[error(transparent)]
     Key(#[from] KeyError),
+    #[error(transparent)]
+    WebhookFile(#[from] dalsegno_webhooks::OpenError),
+    #[error(transparent)]
+    Webhook(#[from] WebhookError),
+    #[error(transparent)]
+    Url(#[from] BadUrl),
     #[error(transparent)]
     Serve(ServeError),
 }
@@ -29,6 +36,20 @@ impl ServeTrouble {
             }
             Self::Key(KeyError::NoScope | KeyError::Name) => bad_input("bad_argument"),
             Self::Key(_) => failed("access_keys"),
+            Self::WebhookFile(_) | Self::Serve(ServeError::Webhooks(_)) => failed("webhooks").with_help(
+                "restore `webhooks.db` and `webhooks.key` together from a backup, or move both away and add the webhooks again",
+            ),
+            Self::Webhook(WebhookError::Unknown { .. } | WebhookError::Ambiguous { .. }) => {
+                bad_input("unknown_webhook").with_help("list the webhooks with `dalsegno webhook list`")
+            }
+            Self::Webhook(WebhookError::TooMany { .. }) => {
+                bad_input("bad_argument").with_help("remove one with `dalsegno webhook remove`")
+            }
+            Self::Webhook(WebhookError::NoEvent | WebhookError::Name) => bad_input("bad_argument"),
+            Self::Webhook(_) => failed("webhooks"),
+            Self::Url(_) => bad_input("bad_argument").with_help(
+                "name a public receiver, such as `https://hooks.example.com/dalsegno`, or list this one as `webhooks` in `[serve]`",
+            ),
             Self::Serve(ServeError::Listen { .. }) => bad_input("address")
                 .with_help("name an address of this machine with a free port, such as `127.0.0.1:8700`"),
             Self::Serve(ServeError::NotEncrypted { .. }) => bad_input("not_encrypted").with_help(
@@ -52,6 +73,24 @@ impl From<OpenError> for Error {
 
 impl From<KeyError> for Error {
     fn from(error: KeyError) -> Self {
+        ServeTrouble::from(error).into()
+    }
+}
+
+impl From<dalsegno_webhooks::OpenError> for Error {
+    fn from(error: dalsegno_webhooks::OpenError) -> Self {
+        ServeTrouble::from(error).into()
+    }
+}
+
+impl From<WebhookError> for Error {
+    fn from(error: WebhookError) -> Self {
+        ServeTrouble::from(error).into()
+    }
+}
+
+impl From<BadUrl> for Error {
+    fn from(error: BadUrl) -> Self {
         ServeTrouble::from(error).into()
     }
 }

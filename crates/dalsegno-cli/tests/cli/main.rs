@@ -53,4 +53,6 @@ mod trial;
 mod trust;
 mod upkeep;
 mod watch;
+#[cfg(feature = "serve")]
+mod webhooks;
 mod why;

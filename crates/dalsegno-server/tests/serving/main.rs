@@ -15,4 +15,5 @@ mod streams;
 mod tenants;
 mod tls;
 mod upkeep;
+mod webhooks;
 mod world;

@@ -175,6 +175,14 @@ async fn what_the_server_sends_fits_the_document_that_it_serves_without_a_key() 
     fits(&document, "EraseReceipt", &erased.json());
     fits(&document, "ErasedRun", &acme.get(&format!("/v1/runs/{}", id(&ended))).await.json());
     fits(&document, "Listed", &acme.get("/v1/runs").await.json()["items"][1]);
+    let hook = acme.post("/v1/webhooks", &json!({ "url": "https://hooks.example.com/in" })).await.json();
+    fits(&document, "WebhookWithSecret", &hook);
+    for one in acme.get("/v1/webhooks").await.json()["items"].as_array().unwrap() {
+        fits(&document, "Webhook", one);
+    }
+    // Nothing is sent to an address that may not be reached, and the answer says so.
+    let tested = acme.post(&format!("/v1/webhooks/{}/test", hook["id"].as_str().unwrap()), &json!({})).await;
+    fits(&document, "WebhookTest", &tested.json());
     let writer = world.client("acme", &[Scope::RunsWrite]);
     let begun = writer.post("/v1/runs", &json!({ "agent": "echo", "text": "x" })).await;
     fits(&document, "Begun", &begun.json());

@@ -62,6 +62,9 @@ struct Inner {
     effects_queued: Gauge,
     breakers_open: Gauge,
     runs_owned: Gauge,
+    webhook_attempts: Family<labels::WebhookLabels, Counter>,
+    webhook_deliveries_waiting: Gauge,
+    webhooks_off: Gauge,
 }
 
 impl Default for Metrics {
@@ -157,6 +160,17 @@ impl Metrics {
         self.inner.breakers_open.set(gauge(load.open.len()));
     }
 
+    /// Counts what came of an attempt to deliver a webhook.
+    pub fn webhook_attempted(&self, outcome: &'static str) {
+        self.inner.webhook_attempts.get_or_create(&labels::WebhookLabels { outcome }).inc();
+    }
+
+    /// Says how many deliveries of webhooks wait, and how many webhooks are off.
+    pub fn set_webhooks(&self, waiting: u64, off: u64) {
+        self.inner.webhook_deliveries_waiting.set(i64::try_from(waiting).unwrap_or(i64::MAX));
+        self.inner.webhooks_off.set(i64::try_from(off).unwrap_or(i64::MAX));
+    }
+
     /// This process performs one more run.
     pub(crate) fn run_taken(&self) {
         self.inner.runs_owned.inc();
@@ -206,6 +220,9 @@ impl Inner {
             effects_queued: Gauge::default(),
             breakers_open: Gauge::default(),
             runs_owned: Gauge::default(),
+            webhook_attempts: Family::default(),
+            webhook_deliveries_waiting: Gauge::default(),
+            webhooks_off: Gauge::default(),
         }
     }
 
@@ -278,6 +295,17 @@ impl Inner {
         );
         registry.register("breakers_open", "Circuit breakers that are open", self.breakers_open.clone());
         registry.register("runs_owned", "Runs that this process owns", self.runs_owned.clone());
+        registry.register(
+            "webhook_attempts",
+            "Attempts to deliver webhooks, by outcome",
+            self.webhook_attempts.clone(),
+        );
+        registry.register(
+            "webhook_deliveries_waiting",
+            "Deliveries of webhooks that wait",
+            self.webhook_deliveries_waiting.clone(),
+        );
+        registry.register("webhooks_off", "Webhooks that are off", self.webhooks_off.clone());
         registry.register("spans_exported", "Spans that the collector took", exporter.exported.clone());
         registry.register("spans_dropped", "Spans that were given up", exporter.dropped.clone());
         registry.register(

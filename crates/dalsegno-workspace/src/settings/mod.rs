@@ -90,6 +90,8 @@ pub struct ServeSettings {
     pub streams: usize,
     /// Most bytes of the body of a request. 4 MiB by default.
     pub body: u64,
+    /// The origins that receive webhooks besides public ones over `https`: of this machine, of a private network, or over `http`.
+    pub webhooks: BTreeSet<String>,
 }
 
 /// A certificate and its private key, as files in PEM.
@@ -112,6 +114,7 @@ impl Default for ServeSettings {
             requests_per_minute: 6_000,
             streams: 100,
             body: 4 << 20,
+            webhooks: BTreeSet::new(),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::PathBuf;
 
-use super::{ServeSettings, TlsFiles, dispatch};
+use super::{ServeSettings, TlsFiles, dispatch, url};
 use crate::code::Code;
 use crate::section::Section;
 use crate::shape::{Form, Key, Shape};
@@ -46,6 +46,11 @@ pub(super) static SHAPE: Shape = Shape::new(
             "Maximum number of open streams of an access key; 100 by default.",
         ),
         Key::new("body", Form::Size, "Maximum size of the body of a request; `4 MiB` by default."),
+        Key::new(
+            "webhooks",
+            Form::List(&Form::Text),
+            "Receivers of webhooks besides public ones over `https`, for every tenant: `http://localhost:9000`, for example.",
+        ),
     ],
 );
 
@@ -100,7 +105,26 @@ pub(super) fn read(file: &Section<'_>) -> ServeSettings {
         requests_per_minute: section.integer("requests_per_minute").unwrap_or(default.requests_per_minute),
         streams: section.integer("streams").unwrap_or(default.streams),
         body: section.size("body").unwrap_or(default.body),
+        webhooks: receivers(&section),
     }
+}
+
+/// Reads who may receive webhooks besides those whom anybody may reach.
+fn receivers(section: &Section<'_>) -> BTreeSet<String> {
+    let mut receivers = BTreeSet::new();
+    for text in section.list::<String>("webhooks") {
+        match url::origin(&text.value) {
+            Some(origin) => drop(receivers.insert(origin)),
+            None => {
+                section
+                    .report
+                    .error(Code::InvalidValue, text.span, format!("`{}` is not a destination", text.value))
+                    .label("expected a scheme, a host and perhaps a port, such as `http://localhost:9000`")
+                    .help("write each host in full: wildcards and paths are not allowed");
+            }
+        }
+    }
+    receivers
 }
 
 /// Says that one of the files is there without the other.
