@@ -29,6 +29,7 @@ use crate::pages::Pages;
 use crate::routes::router;
 use crate::shared::Shared;
 use crate::tls::{Tls, TlsError};
+use crate::triggers::Triggers;
 
 /// The longest that the head of a request may take to arrive; a connection that is idle as long is closed.
 const HEADERS_WITHIN: Duration = Duration::from_secs(10);
@@ -165,6 +166,8 @@ impl Server {
         tell: impl FnMut(WorkerEvent<'_>),
     ) -> Result<WorkerReport, ServeError> {
         let Self { listener, engine, keys, telemetry, seals, tls, settings, clock, tickets, .. } = self;
+        let triggers = Triggers::new(engine.workspace().settings.triggers.clone(), settings.body);
+        triggers.report(&engine).await;
         let (stopping, stopped) = watch::channel(false);
         let shared = Arc::new(Shared {
             limits: Limits::new(&settings),
@@ -174,6 +177,7 @@ impl Server {
             readiness: Readiness::default(),
             tls,
             pages: Pages::new(tickets),
+            triggers,
             turns: Turns::default(),
             engine: engine.clone(),
             keys,

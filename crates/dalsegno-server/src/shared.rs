@@ -19,6 +19,7 @@ use crate::limits::Limits;
 use crate::pages::Pages;
 use crate::problem::Problem;
 use crate::tls::Tls;
+use crate::triggers::Triggers;
 
 /// What all requests share.
 pub(crate) struct Shared {
@@ -35,6 +36,8 @@ pub(crate) struct Shared {
     /// What encrypts connections, if the server does so itself.
     pub(crate) tls: Option<Tls>,
     pub(crate) pages: Pages,
+    /// The deliveries that start runs.
+    pub(crate) triggers: Triggers,
     /// Whose document is worked on.
     pub(crate) turns: Turns,
     /// Whether the server is stopping.

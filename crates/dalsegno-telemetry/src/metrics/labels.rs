@@ -29,6 +29,7 @@ label_sets! {
     ToolTimeLabels { agent: String, tool: String }
     ModelLabels { agent: String, model: String }
     ModelCallLabels { agent: String, model: String, code: &'static str }
+    DeliveryLabels { trigger: String, result: &'static str }
     ReasonLabels { reason: &'static str }
     TokenLabels { agent: String, model: String, direction: &'static str }
 }
