@@ -14,5 +14,6 @@ mod runs;
 mod streams;
 mod tenants;
 mod tls;
+mod triggers;
 mod upkeep;
 mod world;
