@@ -75,7 +75,8 @@ struct Delivered;
 impl utoipa::PartialSchema for Delivered {
     fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
         let any = utoipa::openapi::schema::ObjectBuilder::new()
-            .schema_type(utoipa::openapi::schema::SchemaType::AnyValue);
+            .schema_type(utoipa::openapi::schema::SchemaType::AnyValue)
+            .additional_properties(Some(utoipa::openapi::schema::AdditionalProperties::FreeForm(true)));
         any.description(Some("What a sender delivers: any JSON value.")).into()
     }
 }

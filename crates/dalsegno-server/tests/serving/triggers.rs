@@ -57,7 +57,8 @@ secret = { file = "alerts.secret" }
 const GITHUB: &str = "the secret of the issues";
 const STANDARD: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
 const TOKEN: &str = "the token of the alerts";
-const TELL: &str = "name = \"tell\"\n[[steps]]\nid = \"n\"\noutput = { text = \"{{request.text}}\", data = \"{{request.data}}\" }\n";
+const TELL: &str =
+    "name = \"tell\"\n[[steps]]\noutput = { text = \"{{request.text}}\", data = \"{{request.data}}\" }\n";
 const FILES: &[(&str, &str)] = &[
     ("dalsegno.toml", TOML),
     ("agents/tell.toml", TELL),
