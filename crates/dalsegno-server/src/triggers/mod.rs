@@ -199,7 +199,7 @@ async fn key(engine: &Engine, trigger: &Trigger) -> Result<Vec<u8>, String> {
     proof::key(&trigger.signature, secret.expose()).map_err(|error| error.to_string())
 }
 
-/// The one answer to a delivery that proves nothing, whatever is wrong with it.
+/// The one answer to a delivery that proves nothing: it does not say what is wrong.
 fn refused() -> Problem {
     Problem::new(
         Code::Unauthenticated,
@@ -261,7 +261,7 @@ fn started_before(error: EngineError) -> Result<RunId, Problem> {
             let detail = "the session of this delivery has a run that is not over";
             Err(Problem::new(Code::Conflict, detail, "send it again later").retry_after(BUSY))
         }
-        // Whoever sends is no user of the workspace, and learns nothing of it.
+        // The sender is no user of the workspace, and learns nothing of it.
         error => Err(Problem::internal(error.kind(), &error)),
     }
 }

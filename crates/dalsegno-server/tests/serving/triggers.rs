@@ -206,7 +206,7 @@ async fn what_is_not_proven_is_refused_in_one_way() {
         seen.push((head.join("\n"), answer.text.clone()));
     }
     assert!(seen.iter().all(|answer| *answer == seen[0]), "{seen:#?}");
-    // A key is no signature, whatever it may do, and a signature is no key.
+    // A key with every scope is no signature, and a signature is no key.
     deliver(&world.all("acme"), "/triggers/issues", &[event], body).await.is_problem(401, "unauthenticated");
     deliver(&outside, "/v1/runs", &[token], br#"{"agent":"tell"}"#).await.is_problem(401, "unauthenticated");
     assert_eq!(world.runs().await, 0);

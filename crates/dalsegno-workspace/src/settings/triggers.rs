@@ -96,7 +96,7 @@ pub(super) static TRIGGER: Tagged =
 /// What the templates can read.
 const ROOTS: [&str; 3] = ["body", "headers", "query"];
 
-/// Headers that no template reads: they are credentials, or stand for the connection and not for the delivery.
+/// Headers that no template reads: they are credentials, or about the connection and not the delivery.
 const UNREADABLE: [&str; 7] = [
     "authorization",
     "connection",
