@@ -14,9 +14,11 @@ use dalsegno_history::Journal;
 use dalsegno_memory::Memory;
 use dalsegno_models::Model;
 use dalsegno_net::Transport;
-use dalsegno_secrets::SecretStore;
+use dalsegno_secrets::{Secret, SecretStore};
 use dalsegno_store::{Owner, SqliteStore, Store};
-use dalsegno_workspace::{Agent, AgentFile, BrokenAgent, Catalogue, InCode, ModelBinding, Workspace};
+use dalsegno_workspace::{
+    Agent, AgentFile, BrokenAgent, Catalogue, InCode, ModelBinding, Trigger, Workspace,
+};
 
 use crate::clock::{Clock, SystemClock};
 use crate::documents::Shelf;
@@ -362,6 +364,14 @@ impl Engine {
     /// Where the secrets of the workspace are found.
     pub fn secret_source(&self) -> &SecretSource {
         self.inner.ports.bindings.vault().source()
+    }
+
+    /// Reads the secret of a trigger of dalsegno.toml as of now; it is scrubbed from then on.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub async fn trigger_secret(&self, trigger: &Trigger) -> Result<Secret, SecretUnavailable> {
+        self.ports().bindings.vault().reveal(&trigger.secret).await
     }
 
     /// What runs have of this process.

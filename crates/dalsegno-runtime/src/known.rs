@@ -153,7 +153,7 @@ impl Engine {
     }
 }
 
-/// The secrets that dalsegno.toml names for models, tool servers and telemetry.
+/// The secrets that dalsegno.toml names for models, tool servers, telemetry and triggers.
 pub(crate) fn of_clients(settings: &Settings) -> impl Iterator<Item = &SecretRef> {
     let models = settings.models.values().filter_map(|model| match model {
         ModelBinding::Http(http) => Some(http.secrets().map(|(_, reference)| reference)),
@@ -162,7 +162,8 @@ pub(crate) fn of_clients(settings: &Settings) -> impl Iterator<Item = &SecretRef
     let models = models.flatten();
     let servers = settings.servers.values().flat_map(of_server);
     let telemetry = settings.telemetry.iter().flat_map(|telemetry| telemetry.headers.values());
-    models.chain(servers).chain(telemetry)
+    let triggers = settings.triggers.values().map(|trigger| &trigger.secret);
+    models.chain(servers).chain(telemetry).chain(triggers)
 }
 
 /// The secrets that a tool server, or its requests, hold.

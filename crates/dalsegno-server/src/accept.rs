@@ -30,6 +30,7 @@ use crate::routes::router;
 use crate::shared::Shared;
 use crate::tls::{Tls, TlsError};
 use crate::webhooks::{Webhooks, deliver};
+use crate::triggers::Triggers;
 
 /// The longest that the head of a request may take to arrive; a connection that is idle as long is closed.
 const HEADERS_WITHIN: Duration = Duration::from_secs(10);
@@ -185,6 +186,8 @@ impl Server {
         let Self {
             listener, engine, keys, telemetry, seals, webhooks, tls, settings, clock, tickets, ..
         } = self;
+        let triggers = Triggers::new(engine.workspace().settings.triggers.clone(), settings.body);
+        triggers.report(&engine).await;
         let (stopping, stopped) = watch::channel(false);
         let shared = Arc::new(Shared {
             limits: Limits::new(&settings),
@@ -195,6 +198,7 @@ impl Server {
             tls,
             pages: Pages::new(tickets),
             webhooks,
+            triggers,
             turns: Turns::default(),
             engine: engine.clone(),
             keys,

@@ -33,41 +33,65 @@ impl<T: DeserializeOwned> FromRequest<Arc<Shared>> for Json<T> {
             return parse(b"{}").map(Self);
         }
         // A form that a browser sends without asking is no JSON.
-        let is_json = kind.is_some_and(|kind| {
-            kind.split(|byte| *byte == b';')
-                .next()
-                .is_some_and(|kind| kind.trim_ascii() == b"application/json")
-        });
+        let is_json = kind.is_some_and(|kind| essence(&kind) == b"application/json");
         if !is_json {
-            let help = "send `Content-Type: application/json`";
-            return Err(Problem::parameter("content-type", "is not `application/json`", help)
-                .with_status(axum::http::StatusCode::UNSUPPORTED_MEDIA_TYPE));
+            return Err(not_json());
         }
         parse(&bytes).map(Self)
     }
 }
 
+/// A media type without its parameters.
+pub(crate) fn essence(kind: &[u8]) -> &[u8] {
+    kind.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii()
+}
+
+/// The answer to a body of another media type.
+pub(crate) fn not_json() -> Problem {
+    let help = "send `Content-Type: application/json`";
+    Problem::parameter("content-type", "is not `application/json`", help)
+        .with_status(axum::http::StatusCode::UNSUPPORTED_MEDIA_TYPE)
+}
+
 pub(crate) async fn collect(body: Body, most: u64) -> Result<Vec<u8>, Problem> {
-    let limited = Limited::new(body, usize::try_from(most).unwrap_or(usize::MAX));
-    match tokio::time::timeout(PATIENCE, limited.collect()).await {
-        Err(_) => Err(Problem::new(
+    collect_with(body, most, |_| Ok(())).await
+}
+
+/// Reads a body whole; `take` is asked before each part of it is kept, with the bytes of the part.
+pub(crate) async fn collect_with(
+    body: Body,
+    most: u64,
+    mut take: impl FnMut(usize) -> Result<(), Problem>,
+) -> Result<Vec<u8>, Problem> {
+    let mut limited = Limited::new(body, usize::try_from(most).unwrap_or(usize::MAX));
+    let gathered = async {
+        let mut bytes = Vec::new();
+        while let Some(frame) = limited.frame().await {
+            let frame = frame.map_err(|error| match error.is::<http_body_util::LengthLimitError>() {
+                true => {
+                    let detail = format!("the body has more than {most} bytes");
+                    let help = "send less, or raise `body` in `[serve]` of dalsegno.toml";
+                    Problem::new(Code::TooLarge, detail, help)
+                }
+                false => {
+                    let detail = "the body ended before it was complete";
+                    Problem::new(Code::BadRequest, detail, "send it again")
+                }
+            })?;
+            if let Some(part) = frame.data_ref() {
+                take(part.len())?;
+                bytes.extend_from_slice(part);
+            }
+        }
+        Ok(bytes)
+    };
+    tokio::time::timeout(PATIENCE, gathered).await.unwrap_or_else(|_| {
+        Err(Problem::new(
             Code::TooSlow,
             format!("the body did not arrive within {} s", PATIENCE.as_secs()),
             "send it again, over a faster connection",
-        )),
-        Ok(Ok(body)) => Ok(body.to_bytes().to_vec()),
-        Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
-            let detail = format!("the body has more than {most} bytes");
-            Err(Problem::new(
-                Code::TooLarge,
-                detail,
-                "send less, or raise `body` in `[serve]` of dalsegno.toml",
-            ))
-        }
-        Ok(Err(_)) => {
-            Err(Problem::new(Code::BadRequest, "the body ended before it was complete", "send it again"))
-        }
-    }
+        ))
+    })
 }
 
 /// Reads a whole number from 0. JSON has one kind of number, so that `2.0` is one as well.
@@ -87,7 +111,7 @@ pub(crate) fn whole<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option
 }
 
 /// Reads JSON of a known form.
-fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     let help = "send a JSON object as the book describes it: unknown keys are refused, never dropped";
     let failed = |detail: String| Problem::new(Code::BadRequest, detail.clone(), help).at("", detail);
     if depth(bytes) > DEPTH {

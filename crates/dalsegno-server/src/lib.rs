@@ -36,6 +36,7 @@ mod shared;
 mod sse;
 mod steps;
 mod tls;
+mod triggers;
 mod upkeep;
 mod webhooks;
 

@@ -14,7 +14,7 @@ use crate::problem::{Code, Problem};
 use crate::shared::Shared;
 use crate::{
     agents, answers, documents, events, fork, guard, health, inbox, listing, openapi, pages, runs, sessions,
-    steps, upkeep, webhooks,
+    steps, triggers, upkeep, webhooks,
 };
 
 /// One address.
@@ -81,6 +81,7 @@ pub(crate) fn table() -> Vec<Route> {
         upkeep::routes(),
         sessions::routes(),
         inbox::routes(),
+        triggers::routes(),
         agents::routes(),
         webhooks::routes(),
         documents::routes(),

@@ -20,6 +20,7 @@ use crate::pages::Pages;
 use crate::problem::Problem;
 use crate::tls::Tls;
 use crate::webhooks::Webhooks;
+use crate::triggers::Triggers;
 
 /// What all requests share.
 pub(crate) struct Shared {
@@ -37,6 +38,8 @@ pub(crate) struct Shared {
     pub(crate) tls: Option<Tls>,
     pub(crate) pages: Pages,
     pub(crate) webhooks: Arc<Webhooks>,
+    /// The deliveries that start runs.
+    pub(crate) triggers: Triggers,
     /// Whose document is worked on.
     pub(crate) turns: Turns,
     /// Whether the server is stopping.

@@ -45,6 +45,7 @@ mod schema;
 mod settings;
 mod tenant;
 mod toolkit;
+mod trigger;
 
 mod code;
 mod control;
@@ -87,5 +88,6 @@ pub use settings::{
 pub use source::{Position, SourceFile};
 pub use tenant::{Destination, Features, NoTenant, OfAgent, Refer, Tenant, ToolkitSettings};
 pub use toolkit::{DeclaredTool, ToolkitFile};
+pub use trigger::{Delivery, Signature, Trigger, TriggerError, Triggered};
 pub use units::{age, duration};
 pub use workspace::{Broken, Loaded, Workspace};

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use dalsegno_core::{AgentName, ModelName, ToolName, ToolOwner};
 
-use crate::agent::{self, AgentFile, BrokenAgent};
+use crate::agent::{self, AgentFile, BrokenAgent, ReadAgents};
 use crate::catalogue::Catalogue;
 use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Severity};
@@ -164,6 +164,9 @@ impl Workspace {
             check_keys(&read.keys, &tenants, &mut loaded);
         }
         let agents = agent::load(place, known, (&toolkits, &tenants), &mut loaded);
+        if let Some(settings) = known {
+            check_triggers(settings, &agents, &tenants, &mut loaded);
+        }
         let (toolkits, tenants, mut broken) = (
             toolkits.sound,
             tenants.sound,
@@ -345,6 +348,17 @@ impl Loaded {
             .then_some(settings)
     }
 
+    /// Adds what was found in `dalsegno.toml` in the order of the file.
+    fn warn(&mut self, found: Vec<Diagnostic>) {
+        let file = Path::new(SETTINGS_FILE);
+        for found in found {
+            let start = |one: &Diagnostic| one.span.as_ref().map(|span| span.start);
+            let is_before = |other: &Diagnostic| other.file == file && start(other) <= start(&found);
+            let index = self.diagnostics.iter().take_while(|other| is_before(other)).count();
+            self.diagnostics.insert(index, found);
+        }
+    }
+
     pub(crate) fn take(&mut self, report: Report) -> SourceFile {
         let (source, diagnostics) = report.finish();
         self.sources.push(source.clone());
@@ -401,15 +415,26 @@ fn load_settings(place: Place<'_>, loaded: &mut Loaded) -> Option<SettingsRead> 
 
 /// Compares the keys of models with the tenants, among what else `dalsegno.toml` is warned of.
 fn check_keys(keys: &[KeysPlace], tenants: &ReadTenants, loaded: &mut Loaded) {
-    let file = Path::new(SETTINGS_FILE);
-    let Some(source) = loaded.source(file).cloned() else { return };
+    let Some(source) = loaded.source(Path::new(SETTINGS_FILE)).cloned() else { return };
     let sound: BTreeSet<&str> = tenants.sound.keys().map(String::as_str).collect();
-    for found in keys.iter().flat_map(|place| place.check(&source, &sound, &tenants.broken)) {
-        let start = |one: &Diagnostic| one.span.as_ref().map(|span| span.start);
-        let is_before = |other: &Diagnostic| other.file == file && start(other) <= start(&found);
-        let index = loaded.diagnostics.iter().take_while(|other| is_before(other)).count();
-        loaded.diagnostics.insert(index, found);
+    let found: Vec<_> = keys.iter().flat_map(|place| place.check(&source, &sound, &tenants.broken)).collect();
+    loaded.warn(found);
+}
+
+/// Compares the triggers with the agents and the tenants, among what else `dalsegno.toml` is warned of.
+fn check_triggers(settings: &Settings, agents: &ReadAgents, tenants: &ReadTenants, loaded: &mut Loaded) {
+    let Some(source) = loaded.source(Path::new(SETTINGS_FILE)).cloned() else { return };
+    let mut names: BTreeSet<&str> = agents.sound.keys().map(AgentName::as_str).collect();
+    names.extend(agents.broken.keys().map(String::as_str));
+    // It may be any agent: the files have errors that say so.
+    if !agents.unnamed.is_empty() {
+        names.extend(settings.triggers.values().map(|trigger| trigger.agent.value.as_str()));
     }
+    let tenants = tenants.sound.keys().chain(&tenants.broken).map(String::as_str).collect();
+    let triggers = settings.triggers.iter();
+    let found: Vec<_> =
+        triggers.flat_map(|(name, trigger)| trigger.check(name, &source, (&names, &tenants))).collect();
+    loaded.warn(found);
 }
 
 /// Says whether a name is that of a hidden file, or of one that an editor keeps beside a file of a person: `.#a.toml`, `.a.toml.swp`,

@@ -14,6 +14,7 @@ mod runs;
 mod streams;
 mod tenants;
 mod tls;
+mod triggers;
 mod upkeep;
 mod webhooks;
 mod world;

@@ -179,7 +179,10 @@ async fn each_address_asks_for_its_scope() {
     for route in dalsegno_server::routes() {
         let path = route.path.replace("{id}", "00000000000000000000000000000000").replace("{step}", "1");
         let Some(scope) = route.scope else {
-            assert_eq!(world.without_key().send(&route.method, &path, &[], b"").await.status, 200, "{path}");
+            // What a delivery shows is its signature.
+            let expected = if path.starts_with("/triggers/") { 401 } else { 200 };
+            let answer = world.without_key().send(&route.method, &path, &[], b"").await;
+            assert_eq!(answer.status, expected, "{path}");
             continue;
         };
         world.without_key().send(&route.method, &path, &[], b"").await.is_problem(401, "unauthenticated");

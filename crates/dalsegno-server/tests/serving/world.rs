@@ -73,8 +73,16 @@ impl World {
     }
 
     pub(crate) async fn with(settings: ServeSettings) -> Self {
+        Self::with_files(settings, &[]).await
+    }
+
+    /// One with further files, or others than the usual ones.
+    pub(crate) async fn with_files(settings: ServeSettings, files: &[(&str, &str)]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         write_workspace(folder.path());
+        for (name, text) in files {
+            std::fs::write(folder.path().join(name), text).unwrap();
+        }
         let keys = KeyStore::open(folder.path().join(".dalsegno/access.db")).unwrap();
         let engine =
             Engine::builder().tool("bills.pay".parse().unwrap(), Pay).open(folder.path()).await.unwrap();

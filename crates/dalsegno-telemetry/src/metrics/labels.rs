@@ -30,6 +30,7 @@ label_sets! {
     ModelLabels { agent: String, model: String }
     ModelCallLabels { agent: String, model: String, code: &'static str }
     WebhookLabels { outcome: &'static str }
+    DeliveryLabels { trigger: String, result: &'static str }
     ReasonLabels { reason: &'static str }
     TokenLabels { agent: String, model: String, direction: &'static str }
 }

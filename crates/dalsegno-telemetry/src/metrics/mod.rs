@@ -55,6 +55,7 @@ struct Inner {
     tokens: Family<TokenLabels, Counter>,
     cost: Family<ModelLabels, Counter<f64, AtomicU64>>,
     lost_attempts: Family<ModelLabels, Counter>,
+    deliveries: Family<labels::DeliveryLabels, Counter>,
     commit_seconds: Histogram,
     commit_records: Counter,
     commit_retries: Family<labels::ReasonLabels, Counter>,
@@ -136,6 +137,12 @@ impl Metrics {
         }
     }
 
+    /// Counts a delivery to a trigger of dalsegno.toml, or to none that exists.
+    pub fn delivery(&self, trigger: Option<&str>, result: &'static str) {
+        let trigger = trigger.unwrap_or(UNKNOWN).to_owned();
+        self.inner.deliveries.get_or_create(&labels::DeliveryLabels { trigger, result }).inc();
+    }
+
     /// Notes how long a commit took, and how many records it held.
     pub fn commit(&self, took: Duration, records: usize) {
         self.inner.commit_seconds.observe(took.as_secs_f64());
@@ -213,6 +220,7 @@ impl Inner {
             tokens: Family::default(),
             cost: Family::default(),
             lost_attempts: Family::default(),
+            deliveries: Family::default(),
             commit_seconds: Histogram::new(COMMIT_BUCKETS),
             commit_records: Counter::default(),
             commit_retries: Family::default(),
@@ -279,6 +287,11 @@ impl Inner {
             "model_lost_attempts",
             "Model calls without a reply that may have been charged for",
             self.lost_attempts.clone(),
+        );
+        registry.register(
+            "deliveries",
+            "Deliveries to triggers, by what came of them",
+            self.deliveries.clone(),
         );
         registry.register("commit_seconds", "Time of a commit", self.commit_seconds.clone());
         registry.register("committed_records", "Records that were committed", self.commit_records.clone());

@@ -33,7 +33,7 @@ pub(crate) use self::expressions::{invalid, json, parse as expression};
 pub(crate) use self::keys::FILE;
 use self::link::link;
 pub use self::load::BrokenAgent;
-pub(crate) use self::load::load;
+pub(crate) use self::load::{ReadAgents, load};
 pub use self::origins::SourceRule;
 pub(crate) use self::read::Surroundings;
 use self::read::{ReadAgent, read};

@@ -46,10 +46,14 @@ impl Settings {
         let servers = self.servers.iter().flat_map(|(name, server)| {
             references(server).map(move |reference| (format!("servers.{name}"), reference))
         });
-        secrets.chain(models).chain(servers).filter_map(|(place, reference)| match reference {
-            SecretRef::Command(command) => Some((place, &**command)),
-            _ => None,
-        })
+        let triggers =
+            self.triggers.iter().map(|(name, trigger)| (format!("triggers.{name}"), &trigger.secret));
+        secrets.chain(models).chain(servers).chain(triggers).filter_map(
+            |(place, reference)| match reference {
+                SecretRef::Command(command) => Some((place, &**command)),
+                _ => None,
+            },
+        )
     }
 }
 

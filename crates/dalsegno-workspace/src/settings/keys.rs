@@ -1,6 +1,6 @@
 //! The keys of `dalsegno.toml`.
 
-use super::{bedrock, dispatch, models, serve, tenant_keys};
+use super::{bedrock, dispatch, models, serve, tenant_keys, triggers};
 use crate::control;
 use crate::shape::{Form, Key, Need, Shape, Tagged};
 
@@ -60,6 +60,11 @@ pub(crate) static FILE: Shape = Shape::new(
             "Where to send traces of runs; without this section, nothing is sent.",
         ),
         Key::new("serve", Form::Table(&serve::SHAPE), "How `dalsegno serve` serves."),
+        Key::new(
+            "triggers",
+            Form::Map(&Form::Tagged(&triggers::TRIGGER)),
+            "Deliveries from outside that start runs, by the last part of their address.",
+        ),
     ],
 );
 

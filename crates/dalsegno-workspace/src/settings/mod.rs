@@ -17,6 +17,7 @@ mod serve;
 mod servers;
 mod telemetry;
 mod tenant_keys;
+mod triggers;
 mod url;
 mod words;
 
@@ -27,6 +28,8 @@ use std::time::Duration;
 
 use dalsegno_core::{ModelControl, Price};
 use serde_json::{Map, Value};
+
+use crate::trigger::Trigger;
 
 pub use self::commands::SecretCommand;
 pub(crate) use self::keys::{FILE, KEPT_SECRET, MAX_COST};
@@ -69,6 +72,8 @@ pub struct Settings {
     pub telemetry: Option<TelemetrySettings>,
     /// How `dalsegno serve` serves.
     pub serve: ServeSettings,
+    /// The deliveries from outside that start runs, by name.
+    pub triggers: BTreeMap<String, Trigger>,
 }
 
 /// How `dalsegno serve` serves, `[serve]`.

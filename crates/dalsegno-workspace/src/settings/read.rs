@@ -8,7 +8,7 @@ use toml::de::DeTable;
 use super::paths::Paths;
 use super::{
     FILE, KeysPlace, MemoryBinding, ModelBinding, Reach, SecretStoreBinding, Settings, StoreKey, budget,
-    dispatch, models, reach, secrets, serve, servers, telemetry,
+    dispatch, models, reach, secrets, serve, servers, telemetry, triggers,
 };
 use crate::code::Code;
 use crate::place::Place;
@@ -70,6 +70,7 @@ pub(crate) fn read(report: &Report, table: &DeTable<'_>, root: &Path) -> Setting
         dispatch: dispatch::read(&file),
         telemetry: telemetry::read(&file, &paths),
         serve: serve::read(&file),
+        triggers: triggers::read(&file, &paths),
     };
     SettingsRead { settings, store_is_known, keys: models.keys }
 }
