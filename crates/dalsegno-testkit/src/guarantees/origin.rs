@@ -13,6 +13,8 @@ pub(super) struct Asked {
     /// By a user, and by no agent.
     by_user: bool,
     predecessor: Option<RunId>,
+    /// A person is asked before each effect of it, as of all runs of a fork.
+    asks_effects: bool,
 }
 
 impl Guarantees {
@@ -22,8 +24,15 @@ impl Guarantees {
             text: started.request.text.clone(),
             by_user: started.parent.is_none(),
             predecessor: started.predecessor,
+            asks_effects: started.ask_effects,
         };
         self.asked.insert(run, asked);
+    }
+
+    /// Says whether a person is asked before each effect of a run, whatever its agent's rules are.
+    pub(super) fn asks_all(&self, run: RunId) -> bool {
+        let is_fork = self.runs.get(&run).is_some_and(|line| line.forked_from.is_some());
+        is_fork || self.asked.get(&run).is_some_and(|asked| asked.asks_effects)
     }
 
     /// What a run was asked, if its agent has a rule about where arguments come from.
