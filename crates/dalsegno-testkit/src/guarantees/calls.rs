@@ -88,7 +88,7 @@ impl Guarantees {
                 }
                 match is_strange {
                     Some(true) if !op.approved => {
-                        wrong.push("its note is from no trusted source, and nobody agreed")
+                        wrong.push("its note is from no trusted source, and nobody agreed");
                     }
                     Some(true) => {
                         self.coverage.count("origin", "strange");
