@@ -92,6 +92,15 @@ impl Question {
         Self { kind, name, arguments }
     }
 
+    /// Says whether it is a call of a tool or of an agent. A model calls the memory as a tool, too.
+    pub const fn is_call(&self, is_by_model: bool) -> bool {
+        match self.kind {
+            Kind::Tool | Kind::Agent => true,
+            Kind::Memory => is_by_model,
+            Kind::Model | Kind::Http | Kind::Mail | Kind::Person | Kind::Timer => false,
+        }
+    }
+
     /// The name by which `calls`, `asks` and `answers` know it.
     pub fn called(&self) -> String {
         match self.kind {

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use dalsegno_core::{
     AgentAction, AgentCall, AgentConfig, AgentRequest, AgentResponse, AgentReturn, AgentState, Answer, Event,
-    Failure, FailureCode, Gate, GateState, News, OnIndeterminate, Operation, OperationId, Outcome, ReplyPart,
-    Request, RunId, Timestamp, ToolChoice, execute_agent_step,
+    Failure, FailureCode, Gate, GateState, News, OnIndeterminate, Operation, OperationId, Outcome,
+    RUN_DEPTH_MAX, ReplyPart, Request, RunId, Timestamp, ToolChoice, execute_agent_step,
 };
 use dalsegno_models::{CompletionRequest, Retry, ScriptModel, Scripted, judge_output};
 use dalsegno_workspace::{Case, Located, Message, Replies};
@@ -33,9 +33,6 @@ const RUN: RunId = RunId::from_bytes([0xca; 16]);
 
 /// The session of all cases, unless a cassette says otherwise.
 const SESSION: &str = "case";
-
-/// How deep child runs may be, as in a shell.
-const DEPTH_MAX: usize = 8;
 
 /// Most events of a case: far more than the limits of a run allow.
 const EVENTS_MAX: usize = 200_000;
@@ -79,7 +76,7 @@ struct Below {
     /// How many of them were given.
     said: usize,
     /// How many runs are above it.
-    depth: usize,
+    depth: u32,
 }
 
 impl<'c> Folding<'c> {
@@ -387,8 +384,8 @@ impl<'c> Folding<'c> {
             return Err(Trouble::Defect(format!("there is no agent `{name}`")));
         };
         let depth = self.below.as_ref().map_or(1, |below| below.depth + 1);
-        if depth > DEPTH_MAX {
-            let message = format!("a run of `{name}` would be the child of {DEPTH_MAX} others");
+        if depth > RUN_DEPTH_MAX {
+            let message = format!("a run of `{name}` would be the child of {RUN_DEPTH_MAX} others");
             return Ok(Some(Outcome::Failed(Failure::new(FailureCode::LimitExceeded, message))));
         }
         let values: Vec<Value> = replies.iter().map(|reply| reply.value.clone()).collect();
@@ -457,14 +454,10 @@ impl<'c> Folding<'c> {
         }
     }
 
-    /// Notes the call of a tool or of an agent. A model calls the memory as a tool, too.
+    /// Notes the call of a tool or of an agent.
     fn note_call(&mut self, state: &AgentState, operation: &Operation, again: bool) {
         let question = Question::of(&operation.request);
-        let is_call = match question.kind {
-            Kind::Tool | Kind::Agent => true,
-            Kind::Memory => state.call_id_of(operation.id).is_some(),
-            Kind::Model | Kind::Http | Kind::Mail | Kind::Person | Kind::Timer => false,
-        };
+        let is_call = question.is_call(state.call_id_of(operation.id).is_some());
         // A declarative tool is looked at each time that one of its parts is answered.
         if is_call && (again || self.noted.insert((operation.id, usize::MAX))) {
             let is_approved = |operation| self.approved.contains(&operation);

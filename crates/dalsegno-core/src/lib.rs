@@ -93,9 +93,10 @@ pub use media::{RESULT_FILES_BYTES_MAX, RESULT_FILES_MAX, media_type};
 pub use notes::{Note, NoteLevel};
 pub use operation::{
     AgentCall, EffectClass, Gate, GateState, Input, MemoryCreate, MemorySearch, MemoryTraverse,
-    ModelCompletion, Operation, Pace, Prompt, Purpose, Received, RelationTo, Request, Reserved, Terms, Timer,
-    ToolCall, ToolChoice, ToolInput,
+    ModelCompletion, Operation, Pace, Prompt, Purpose, RUN_DEPTH_MAX, Received, RelationTo, Request,
+    Reserved, Terms, Timer, ToolCall, ToolChoice, ToolInput,
 };
+pub use phase::declarative::TOOL_DEPTH_MAX;
 pub use phase::plan::{PartRead, PlanPart};
 pub use reading::Reading;
 pub use reply::{CallRequest, ModelReply, ReplyPart, StopReason, TokenDetails, Validation, Violation};

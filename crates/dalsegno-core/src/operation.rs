@@ -427,6 +427,9 @@ pub struct AgentCall {
     pub budget: Budget,
 }
 
+/// How deep runs may start runs. An agent that calls itself would never end.
+pub const RUN_DEPTH_MAX: u32 = 8;
+
 /// A question to a person.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Input {

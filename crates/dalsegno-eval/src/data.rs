@@ -63,7 +63,8 @@ pub struct Item {
 impl Item {
     fn read(line: u64, text: &str) -> Result<Self, DataError> {
         let failed = |message: String, help| DataError { line: Some(line), message, help };
-        let value: Value = serde_json::from_str(text).map_err(|error| {
+        // Behind the end of its line, an error would be in column 0 of another one.
+        let value: Value = serde_json::from_str(text.trim_end()).map_err(|error| {
             // The error names a line of its own, which is always the first.
             let told = error.to_string();
             let told = told.split(" at line ").next().unwrap_or_default().to_owned();

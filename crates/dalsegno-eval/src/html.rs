@@ -4,13 +4,18 @@ use std::fmt::Write as _;
 
 use dalsegno_statistics::{Figure, Interval, Verdict};
 
-use crate::report::{Compared, Conclusion, FailedTrial, Goal, JudgeReport, Report, Stopped, WayReport};
+use crate::report::{
+    Compared, Conclusion, FailedTrial, Goal, ItemReport, JudgeReport, Report, Stopped, WayReport,
+};
 
 /// The width of the charts, in their own units.
 const WIDTH: f64 = 640.0;
 
 /// What the names of a chart take of it.
 const NAMES: f64 = 150.0;
+
+/// Items that the page lists: those that passed least.
+const ITEMS_MAX: usize = 1_000;
 
 const STYLE: &str = "\
 :root{color-scheme:light dark;--ink:#1b1f24;--dim:#59636e;--line:#d1d9e0;--bar:#0969da;--good:#1a7f37;--bad:#cf222e;--open:#9a6700;--paper:#fff}
@@ -57,6 +62,7 @@ pub fn html(report: &Report) -> String {
         page.push_str("</table>\n");
     }
     failures(&report.failures, &mut page);
+    items(report, &mut page);
     page.push_str("</body>\n</html>\n");
     page
 }
@@ -251,6 +257,40 @@ fn failures(failures: &[FailedTrial], page: &mut String) {
         );
     }
     page.push_str("</table>\n");
+}
+
+/// Each item, those that passed least first.
+fn items(report: &Report, page: &mut String) {
+    let share = |item: &ItemReport| {
+        let way = item.ways.last().filter(|way| way.trials > 0);
+        // Trials without a verdict come first: they are to be looked at.
+        way.map_or(0, |way| 1 + way.passed * 1_000_000 / way.trials)
+    };
+    let mut items: Vec<&ItemReport> = report.results.iter().collect();
+    items.sort_by_key(|item| (share(item), item.line));
+    page.push_str("<h2>Items</h2>\n<table><tr><th>item</th><th>line</th>");
+    for way in &report.ways {
+        let _ = write!(page, "<th>{}</th>", escaped(&way.name));
+    }
+    page.push_str("</tr>\n");
+    for ItemReport { item, line, ways } in items.iter().take(ITEMS_MAX) {
+        let _ = write!(page, "<tr><td>{}</td><td>{line}</td>", escaped(item));
+        for way in ways {
+            let open = match way.no_verdict {
+                0 => String::new(),
+                open => format!(", {open} without a verdict"),
+            };
+            let _ = write!(page, "<td>{} of {}{open}</td>", way.passed, way.trials);
+        }
+        page.push_str("</tr>\n");
+    }
+    page.push_str("</table>\n");
+    if let Some(more) = items.len().checked_sub(ITEMS_MAX).filter(|more| *more > 0) {
+        let _ = writeln!(
+            page,
+            "<p class=\"dim\">{more} items that passed more often are in the output of <code>--json</code>.</p>"
+        );
+    }
 }
 
 fn none() -> String {

@@ -24,5 +24,7 @@ pub use data::{DataError, DataSet, Item};
 pub use evaluate::{EvalError, Limits, Progress, Setup, evaluate};
 pub use html::html;
 pub use plan::{Performer, Place, Start, Way};
-pub use report::{Compared, Conclusion, FailedTrial, Goal, JudgeReport, Report, Stopped, WayReport};
+pub use report::{
+    Compared, Conclusion, FailedTrial, Goal, ItemReport, ItemWay, JudgeReport, Report, Stopped, WayReport,
+};
 pub use taken::Taken;

@@ -27,6 +27,8 @@ pub struct Report {
     pub goal: Option<Goal>,
     /// The judges.
     pub judges: Vec<JudgeReport>,
+    /// What came of each item that was tried, in the order of the data set.
+    pub results: Vec<ItemReport>,
     /// Trials of the evaluated way that did not pass, at most 200.
     pub failures: Vec<FailedTrial>,
     /// Trials without a reply of a model, by reason. They count neither way.
@@ -131,6 +133,31 @@ pub struct JudgeReport {
     pub agreement: Option<Figure>,
     /// Cohen's kappa.
     pub kappa: Option<Figure>,
+}
+
+/// What came of an item.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ItemReport {
+    /// The item.
+    pub item: String,
+    /// Its line in the data set.
+    pub line: u64,
+    /// What came of it each way, in the order of [`Report::ways`].
+    pub ways: Vec<ItemWay>,
+}
+
+/// What came of an item one way.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct ItemWay {
+    /// Trials with a verdict.
+    pub trials: u64,
+    /// Those of them that passed.
+    pub passed: u64,
+    /// Trials without a verdict.
+    pub no_verdict: u64,
+    /// The run of each trial, in order.
+    #[serde(rename = "run_ids")]
+    pub runs: Vec<RunId>,
 }
 
 /// A trial that did not pass.

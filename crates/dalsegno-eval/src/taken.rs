@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use dalsegno_cases::{Done, End, Kind, Made, Question, StepTaken, Trajectory};
-use dalsegno_core::{AgentConfig, Answer, FailureCode, Gate, OperationId, Outcome, Request, RunId, Usage};
+use dalsegno_core::{AgentConfig, Answer, FailureCode, Gate, OperationId, Outcome, RunId, Usage};
 use dalsegno_history::{HistoryError, Inspection, Journal};
 use dalsegno_store::Body;
 
@@ -100,13 +100,7 @@ fn add(trajectory: &mut Trajectory, inspection: &Inspection) -> Option<RunId> {
         let mut taken = StepTaken { number: step.step, why: step.decisions.clone(), operations: Vec::new() };
         for view in step.operations.iter().filter(|view| seen.insert(view.operation)) {
             let question = Question::of(&view.request);
-            let is_call = match &view.request {
-                Request::ToolCall(_) | Request::AgentCall(_) => true,
-                Request::MemorySearch(_) | Request::MemoryCreate(_) | Request::MemoryTraverse(_) => {
-                    view.is_called
-                }
-                _ => false,
-            };
+            let is_call = question.is_call(view.is_called);
             // What waits for a person, was refused, or did not fit the tool did not take place.
             let is_unfit = matches!(&view.outcome, Some(Outcome::Failed(failure))
                 if matches!(failure.code, FailureCode::InvalidArguments | FailureCode::NotPermitted));

@@ -8,7 +8,9 @@ use dalsegno_statistics::{
 
 use crate::data::Item;
 use crate::evaluate::Setup;
-use crate::report::{Compared, Conclusion, FailedTrial, Goal, JudgeReport, Report, Stopped, WayReport};
+use crate::report::{
+    Compared, Conclusion, FailedTrial, Goal, ItemReport, ItemWay, JudgeReport, Report, Stopped, WayReport,
+};
 use crate::trial::{Cost, Said, Tried};
 
 /// Trials that did not pass and are listed.
@@ -75,6 +77,7 @@ pub(crate) struct Tally {
     worse: u64,
     pub(crate) items: u64,
     pub(crate) cost: Cost,
+    results: Vec<ItemReport>,
     failures: Vec<FailedTrial>,
     no_reply: BTreeMap<String, u64>,
     /// The first verdict that was more than inconclusive.
@@ -92,6 +95,7 @@ impl Tally {
             worse: 0,
             items: 0,
             cost: Cost::default(),
+            results: Vec::new(),
             failures: Vec::new(),
             no_reply: BTreeMap::new(),
             verdict: Verdict::Inconclusive,
@@ -107,6 +111,9 @@ impl Tally {
         for (way, of_way) in self.ways.iter_mut().enumerate() {
             of_way.add(trials.iter().filter_map(|trial| trial.get(way)));
         }
+        let ways =
+            (0..self.ways.len()).map(|way| ItemWay::of(trials.iter().filter_map(|trial| trial.get(way))));
+        self.results.push(ItemReport { item: item.id.clone(), line: item.line, ways: ways.collect() });
         if let [_, _] = self.ways[..] {
             self.compare(&trials);
         }
@@ -183,7 +190,8 @@ impl Tally {
         (compares || setup.eval.at_least.is_some()) && !is_open
     }
 
-    pub(crate) fn report(self, setup: &Setup<'_>, stopped: Stopped) -> Report {
+    pub(crate) fn report(mut self, setup: &Setup<'_>, stopped: Stopped) -> Report {
+        self.results.sort_unstable_by_key(|result| result.line);
         let comparison = (self.ways.len() == 2).then(|| {
             let comparison = Self::comparison(setup);
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a number of items")]
@@ -211,6 +219,7 @@ impl Tally {
             comparison,
             goal: setup.eval.at_least.map(|at_least| Goal { at_least, conclusion: self.goal }),
             judges: judges.map(|(of_judge, judge)| of_judge.report(&judge.name)).collect(),
+            results: self.results,
             failures: self.failures,
             no_reply: self.no_reply,
             stopped,
@@ -224,24 +233,35 @@ impl Tally {
     }
 }
 
-impl OfWay {
-    fn add<'t>(&mut self, trials: impl Iterator<Item = &'t Tried>) {
-        let (mut passed, mut number) = (0, 0);
+impl ItemWay {
+    fn of<'t>(trials: impl Iterator<Item = &'t Tried>) -> Self {
+        let mut found = Self::default();
         for tried in trials {
-            self.cost.add(tried.cost);
+            found.runs.push(tried.run);
             match tried.passed {
                 Some(has_passed) => {
-                    number += 1;
-                    passed += u64::from(has_passed);
+                    found.trials += 1;
+                    found.passed += u64::from(has_passed);
                 }
-                None => self.no_verdict += 1,
+                None => found.no_verdict += 1,
             }
+        }
+        found
+    }
+}
+
+impl OfWay {
+    fn add<'t>(&mut self, trials: impl Iterator<Item = &'t Tried> + Clone) {
+        for tried in trials.clone() {
+            self.cost.add(tried.cost);
             for (what, _) in &tried.failures {
                 count(&mut self.failed_by, what);
             }
         }
+        let ItemWay { trials: number, passed, no_verdict, .. } = ItemWay::of(trials);
         self.trials += number;
         self.passed += passed;
+        self.no_verdict += no_verdict;
         if number > 0 {
             #[expect(clippy::cast_precision_loss, reason = "at most a thousand trials")]
             self.rates.add(passed as f64 / number as f64, 1.0);

@@ -218,6 +218,53 @@ fn a_limit_on_the_cost_is_not_passed_whatever_runs_at_once() {
 }
 
 #[test]
+fn the_result_of_each_item_is_told_and_the_results_come_to_the_rates() {
+    let world = World::new(30, "");
+    // An item of three fails in one of two trials, each way.
+    let passes = |item: u64, _: bool, number: u64| !item.is_multiple_of(3) || number.is_multiple_of(4);
+    let report = world.evaluate(2, &Limits { all: true, jobs: 1, ..limits(2) }, &Runs::new(&world, passes));
+    let lines: Vec<u64> = report.results.iter().map(|result| result.line).collect();
+    assert_eq!(lines, (1..=30).collect::<Vec<u64>>());
+    let mut runs: BTreeSet<RunId> = BTreeSet::new();
+    for (way, of_way) in report.ways.iter().enumerate() {
+        let of_items = report.results.iter().map(|result| &result.ways[way]);
+        assert_eq!(of_items.clone().map(|one| one.trials).sum::<u64>(), of_way.trials);
+        assert_eq!(of_items.clone().map(|one| one.passed).sum::<u64>(), of_way.passed);
+        runs.extend(of_items.flat_map(|one| &one.runs));
+    }
+    assert_eq!(runs.len(), 30 * 2 * 2, "each trial has a run of its own");
+    let passed: Vec<u64> = report.results.iter().map(|result| result.ways[1].passed).collect();
+    assert!(passed.iter().enumerate().all(|(item, passed)| item % 3 == 0 || *passed == 2), "{passed:?}");
+    assert!(report.ways[0].passed + report.ways[1].passed < 120 && report.ways[0].passed > 40);
+    // Each failed trial is in the result of its item.
+    for failed in &report.failures {
+        let result = report.results.iter().find(|result| result.item == failed.item).unwrap();
+        assert!(result.ways[1].passed < 2 && result.ways[1].runs.contains(&failed.run));
+    }
+    // In the page, the worst come first.
+    let page = html(&report);
+    let (_, items) = page.split_once("<h2>Items</h2>").unwrap();
+    let worst = passed.iter().enumerate().min_by_key(|(_, passed)| **passed).unwrap().0;
+    let row = |item: usize| items.find(&format!("<td>i{item}</td>")).unwrap();
+    assert!((0..30).all(|item| row(worst) <= row(item)), "{items}");
+    let document = serde_json::to_value(&report).unwrap();
+    assert_eq!(document["results"].as_array().unwrap().len(), 30);
+    assert_eq!(document["results"][4]["ways"][1]["run_ids"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn a_page_lists_so_many_items_and_says_how_many_it_leaves_out() {
+    let world = World::new(1_003, "");
+    let report = world.evaluate(1, &limits(1), &Runs::new(&world, |item, _, _| item != 1_000));
+    assert_eq!(report.results.len(), 1_003);
+    let page = html(&report);
+    let (_, items) = page.split_once("<h2>Items</h2>").unwrap();
+    assert_eq!(items.matches("<tr><td>").count(), 1_000);
+    assert!(items.contains("<tr><td>i1000</td><td>1001</td><td>0 of 1</td>"), "the one that failed is there");
+    assert!(items.contains("3 items that passed more often are in the output of <code>--json</code>"));
+}
+
+#[test]
 fn one_item_alone_is_found_by_its_id() {
     let world = World::new(30, "");
     let runs = Runs::new(&world, |_, _, _| false);
@@ -268,6 +315,9 @@ fn nothing_in_a_report_is_markup_of_data() {
     for way in &mut report.ways {
         way.name = hostile.to_owned();
         way.failed_by.insert(hostile.to_owned(), 1);
+    }
+    for result in &mut report.results {
+        result.item = hostile.to_owned();
     }
     for failure in &mut report.failures {
         failure.item = hostile.to_owned();

@@ -8,14 +8,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use dalsegno_cases::Question;
 use dalsegno_core::{
-    AgentAction, AgentName, Digest, EffectClass, Event, GateState, MemoryCreated, News, Operation,
-    OperationId, Outcome, Price, Request, Status, Timestamp, execute_agent_step,
+    AgentAction, AgentCall, AgentName, Budget, Digest, EffectClass, Event, GateState, MemoryCreated, News,
+    Operation, OperationId, Outcome, Price, Request, Status, Timestamp, execute_agent_step,
 };
 use dalsegno_history::{Answered, Branch, End, HistoryError, Journal, Parting, Sent};
-use dalsegno_store::RunSummary;
+use dalsegno_store::{RunStatus, RunSummary};
 use dalsegno_workspace::Workspace;
 use futures::{StreamExt as _, stream};
 use serde::Serialize;
@@ -75,8 +77,8 @@ pub struct Forked {
 pub struct Forks {
     /// The runs, the newest first.
     pub runs: Vec<Forked>,
-    /// See [`Live::unfollowed`].
-    pub unfollowed: u64,
+    /// See [`Live::not_forked`].
+    pub not_forked: BTreeMap<String, u64>,
     /// What tokens of models cost now, by the models' names.
     prices: BTreeMap<String, Price>,
 }
@@ -86,8 +88,10 @@ pub struct Forks {
 pub struct Live {
     /// The runs among which forks were made.
     pub runs: u64,
-    /// The runs that would differ and cannot be forked: their agent is gone, or they have not come to an end.
+    /// The runs that would differ and cannot be forked.
     pub unfollowed: u64,
+    /// Why they cannot, with how many.
+    pub not_forked: BTreeMap<String, u64>,
     /// The pairs of forks that were compared.
     pub pairs: u64,
     /// The pairs that say nothing: the fork of the run as it was stopped, so there is nothing to compare with.
@@ -153,39 +157,55 @@ pub async fn forks(
     workspace: &Workspace,
     runs: &[RunSummary],
 ) -> Result<Forks, HistoryError> {
-    let mut candidates: BTreeMap<Subject, Option<Candidate>> = BTreeMap::new();
+    let mut candidates: BTreeMap<Subject, Result<Candidate, &str>> = BTreeMap::new();
     let mut found = Forks { prices: workspace.settings.prices.clone(), ..Forks::default() };
     for run in runs {
-        let now = candidates
-            .entry(Subject::of(run))
-            .or_insert_with_key(|subject| Candidate::of(workspace, subject).and_then(Result::ok));
-        let recorded = journal.recorded(run.run).await?;
-        let parting = match now {
-            Some(now) => recorded.parting(now.config.clone(), now.settings.as_ref())?,
-            None => None,
-        };
-        let Some(parting) = parting else {
-            found.unfollowed += 1;
-            continue;
-        };
-        let whose = Whose {
-            tenant: run.tenant.clone(),
-            user: recorded.request().user.clone(),
-            agent: run.agent.clone(),
-            session: parting.was.state.session_name().to_owned(),
-        };
-        let news = recorded.answered()?;
-        let mut fork = Forked { whose, parting, news, recorded: Decision::default() };
-        // With nothing but what was recorded, the run as it was comes to what it came to.
-        match follow::<Nothing>(&fork, &fork.parting.was, &World::Recorded).await {
-            Ok(Followed { decision, stopped: None }) => {
-                fork.recorded = decision;
-                found.runs.push(fork);
+        let now = candidates.entry(Subject::of(run)).or_insert_with_key(|subject| {
+            match Candidate::of(workspace, subject) {
+                Some(Ok(candidate)) => Ok(candidate),
+                Some(Err(_)) => Err("its agent cannot be used as it is now"),
+                None => Err("its agent is gone"),
             }
-            Ok(_) | Err(_) => found.unfollowed += 1,
+        });
+        let forked = match now {
+            Ok(now) => fork(journal, run, now).await?,
+            Err(why) => Err((*why).to_owned()),
+        };
+        match forked {
+            Ok(fork) => found.runs.push(fork),
+            Err(why) => *found.not_forked.entry(why).or_default() += 1,
         }
     }
     Ok(found)
+}
+
+/// Forks a run where it would differ now. The inner error says why that cannot be.
+async fn fork(
+    journal: &Journal,
+    run: &RunSummary,
+    now: &Candidate,
+) -> Result<Result<Forked, String>, HistoryError> {
+    let recorded = journal.recorded(run.run).await?;
+    let Some(parting) = recorded.parting(now.config.clone(), now.settings.as_ref())? else {
+        return Ok(Err("it began with what the files say now".to_owned()));
+    };
+    let whose = Whose {
+        tenant: run.tenant.clone(),
+        user: recorded.request().user.clone(),
+        agent: run.agent.clone(),
+        session: parting.was.state.session_name().to_owned(),
+    };
+    let news = recorded.answered()?;
+    let fork = Forked { whose, parting, news, recorded: Decision::default() };
+    // With nothing but what was recorded, the run as it was comes to what it came to.
+    Ok(match follow::<Nothing>(&fork, &fork.parting.was, &World::Recorded).await {
+        Ok(Followed { decision, stopped: None }) => Ok(Forked { recorded: decision, ..fork }),
+        Ok(Followed { stopped: Some(_), .. }) if run.status == RunStatus::Cancelled => {
+            Err("it was cancelled before it came to an end".to_owned())
+        }
+        Ok(Followed { stopped: Some(why), .. }) => Err(why),
+        Err(error) => Err(format!("it cannot be followed: {error}")),
+    })
 }
 
 /// Forks the runs, until it is known whether they end otherwise, or a limit is reached. `tell` is called with the number of pairs so
@@ -257,7 +277,8 @@ impl Live {
         let (tools, arguments) = Count::default().measured(smallest);
         Self {
             runs: forks.runs.len() as u64,
-            unfollowed: forks.unfollowed,
+            unfollowed: forks.not_forked.values().sum(),
+            not_forked: forks.not_forked.clone(),
             pairs: 0,
             untold: 0,
             conclusion: Conclusion::Inconclusive,
@@ -287,25 +308,53 @@ struct Recordings<'f> {
     left: BTreeMap<Digest, Vec<&'f Event>>,
     /// The last outcome of each request: what only reads may be asked for again.
     last: BTreeMap<Digest, &'f Event>,
+    /// By what the request of an operation is known. A person who edits it later does not change that.
+    keys: BTreeMap<OperationId, Digest>,
 }
 
 impl<'f> Recordings<'f> {
     fn new(news: &'f [Answered]) -> Self {
         let (mut left, mut last) = (BTreeMap::<_, Vec<_>>::new(), BTreeMap::new());
+        let mut keys = BTreeMap::new();
         for Answered { operation, event } in news {
-            left.entry(operation.digest).or_default().push(event);
+            let key = *keys.entry(operation.id).or_insert_with(|| known_by(operation));
+            left.entry(key).or_default().push(event);
             if matches!(event.news, News::Outcome { .. }) {
-                last.insert(operation.digest, event);
+                last.insert(key, event);
             }
         }
-        Self { left, last }
+        Self { left, last, keys }
+    }
+
+    fn key(&mut self, operation: &Operation) -> Digest {
+        *self.keys.entry(operation.id).or_insert_with(|| known_by(operation))
+    }
+
+    /// What came last of the same request.
+    fn last(&mut self, operation: &Operation) -> Option<&'f Event> {
+        let key = self.key(operation);
+        self.last.get(&key).copied()
     }
 
     /// The next piece of news about a request, of this kind.
     fn next(&mut self, operation: &Operation, is_meant: impl Fn(&News) -> bool) -> Option<&'f Event> {
-        let left = self.left.get_mut(&operation.digest)?;
+        let key = self.key(operation);
+        let left = self.left.get_mut(&key)?;
         let at = left.iter().position(|event| is_meant(&event.news))?;
         Some(left.remove(at))
+    }
+}
+
+/// By what a request is known when it is made again. What a child run may use at most is no part of that: it follows from what its
+/// parent has used, and models do not use the same twice.
+fn known_by(operation: &Operation) -> Digest {
+    match &operation.request {
+        Request::AgentCall(call) => {
+            let budget = Budget { max_tool_calls: 0, max_tokens: None, max_cost_nano_usd: None };
+            let call = AgentCall { budget, ..(**call).clone() };
+            Request::AgentCall(Arc::new(call)).digest()
+        }
+        _ => operation.digest,
     }
 }
 
@@ -359,7 +408,10 @@ async fn follow<R: Reader>(fork: &Forked, branch: &Branch, world: &World<'_, R>)
         let unnoted = open.iter().filter(|operation| !matches!(operation.gate, GateState::Waiting(_)));
         for operation in unnoted {
             let is_by_model = state.call_id_of(operation.id).is_some();
-            calls.extend(call(operation, is_by_model).filter(|_| noted.insert(operation.id)));
+            let question = Question::of(&operation.request);
+            if question.is_call(is_by_model) && noted.insert(operation.id) {
+                calls.push((question.called(), question.arguments));
+            }
         }
         // Which of several calls of one reply is named first does not matter.
         calls.sort_by_cached_key(|(tool, arguments)| (tool.clone(), arguments.to_string()));
@@ -407,28 +459,6 @@ async fn follow<R: Reader>(fork: &Forked, branch: &Branch, world: &World<'_, R>)
     }
 }
 
-/// A call of a tool or of an agent, by its name. A model calls the memory as a tool, too.
-fn call(operation: &Operation, is_by_model: bool) -> Option<(String, Value)> {
-    match &operation.request {
-        Request::ToolCall(call) => Some((call.tool_name.to_string(), call.parameters.clone())),
-        Request::AgentCall(call) => Some((
-            format!("agents.{}", call.agent),
-            serde_json::json!({ "text": call.text, "data": call.data }),
-        )),
-        Request::MemorySearch(search) if is_by_model => {
-            Some(("memory.search".to_owned(), serde_json::json!({ "query": search.query })))
-        }
-        Request::MemoryCreate(create) if is_by_model => {
-            let arguments = serde_json::json!({ "entity": create.entity, "content": create.content });
-            Some(("memory.create".to_owned(), arguments))
-        }
-        Request::MemoryTraverse(traverse) if is_by_model => {
-            Some(("memory.traverse".to_owned(), serde_json::json!({ "from": traverse.from })))
-        }
-        _ => None,
-    }
-}
-
 /// What comes of a request without asking anything: what was recorded of the same request, the time, and the memory that only seems to
 /// be added to.
 fn given<R>(
@@ -447,7 +477,7 @@ fn given<R>(
     if !is_live {
         return None;
     }
-    let again = recordings.last.get(&operation.digest).filter(|_| operation.terms.class == EffectClass::Read);
+    let again = recordings.last(operation).filter(|_| operation.terms.class == EffectClass::Read);
     if let Some(event) = again {
         return Some(about(event, operation.id, at));
     }
@@ -480,7 +510,7 @@ async fn perform<R: Reader>(
 ) -> Result<Result<Outcome, String>, String> {
     let config = &branch.config;
     let World::Live { reader, used, prices, most, now } = world else {
-        return Ok(Err("the run has not come to an end".to_owned()));
+        return Ok(Err("it has not come to an end".to_owned()));
     };
     let Request::ModelCompletion(completion) = &operation.request else {
         let unknown = || format!("{} was not recorded, and may change something", operation.request.label());

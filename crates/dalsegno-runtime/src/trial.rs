@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use dalsegno_core::{
-    AgentName, OnIndeterminate, OperationId, Outcome, PartTerms, Request, Terms, ToolCall, ToolOwner,
-    ToolReturn,
+    AgentName, OnIndeterminate, OperationId, Outcome, PartTerms, Request, TOOL_DEPTH_MAX, Terms, ToolCall,
+    ToolOwner, ToolReturn,
 };
 use dalsegno_protocol::Caller;
 use dalsegno_tools::{
@@ -25,9 +25,6 @@ use crate::names::DEFAULT_TENANT;
 use crate::run::declared::{Asker, OfUser};
 use crate::run::errand::{Errand, TRIAL};
 use crate::toolbox::ToolboxError;
-
-/// How deep tools may call tools, as in a run.
-const DEPTH_MAX: usize = 8;
 
 /// On whose behalf a declarative tool is tried.
 #[derive(Debug, Clone)]
@@ -303,8 +300,8 @@ impl Engine {
         operation: OperationId,
         depth: usize,
     ) -> Result<EffectOutcome, EffectFailure> {
-        if depth >= DEPTH_MAX {
-            let message = format!("tools call tools more than {DEPTH_MAX} deep");
+        if depth >= TOOL_DEPTH_MAX {
+            let message = format!("tools call tools more than {TOOL_DEPTH_MAX} deep");
             return Err(failure(ErrorCode::LimitExceeded, &message));
         }
         let not_found = |message: String| failure(ErrorCode::ToolNotFound, &message);

@@ -15,9 +15,6 @@ use crate::person::Person;
 use crate::reply::Reply;
 use crate::run::{Broken, Run, told};
 
-/// How many runs of a property are made up.
-const RUNS: u32 = 100;
-
 /// What an agent is asked, and what comes back. Made by [`Agents::case`].
 #[derive(Debug, Clone)]
 #[must_use = "a case does nothing until it runs"]
@@ -170,7 +167,7 @@ impl Case {
     #[track_caller]
     pub fn check(&self, expect: &Expect) -> Result<(), Broken> {
         let (expect, ends) = expect.of_all().unwrap_or_else(|problem| panic!("{problem}"));
-        let property = Property { runs: RUNS, ends };
+        let property = Property { runs: Property::RUNS, ends };
         let built = self.of(expect.clone(), Some(property.clone()));
         let known = built.and_then(|built| built.knows(&expect).map(|()| built));
         let Built { one, .. } = known.unwrap_or_else(|problems| panic!("{problems}"));
@@ -197,7 +194,8 @@ impl Case {
     /// If there is no such agent or tool.
     #[track_caller]
     pub fn any_run(&self) -> impl Strategy<Value = Run> + Clone + use<> {
-        let built = self.of(Expectations::default(), Some(Property { runs: RUNS, ends: Vec::new() }));
+        let built =
+            self.of(Expectations::default(), Some(Property { runs: Property::RUNS, ends: Vec::new() }));
         let built = Arc::new(built.unwrap_or_else(|problems| panic!("{problems}")));
         dalsegno_cases::numbers().prop_map(move |numbers| {
             let folded = built.one.made_up(&numbers);

@@ -173,9 +173,14 @@ impl Expect {
     }
 
     /// The most that the run may cost, in US dollars. It needs a `price` for the agent's models.
+    ///
+    /// # Panics
+    /// If it is negative or not a number.
     #[must_use]
+    #[track_caller]
     pub fn max_cost_usd(mut self, dollars: f64) -> Self {
-        // More than any run costs fits, and a negative amount is none.
+        assert!(dollars >= 0.0, "`max_cost_usd` is {dollars}: expected an amount of 0 or more");
+        // More than any run costs fits.
         let nano = (dollars * 1e9).round() as u64;
         self.expectations.max_cost_nano_usd = Some(self.place(nano));
         self

@@ -6,8 +6,8 @@ use std::time::Duration;
 use dalsegno_test::proptest::prelude::*;
 use dalsegno_test::proptest::test_runner::{TestError, TestRunner};
 use dalsegno_test::{
-    Agent, Agents, Case, EffectClass, Ends, FailureCode, Given, Person, Reply, RunErrorCode, assert_property,
-    assert_trajectory, expect, json,
+    Agent, Agents, Case, EffectClass, Ends, Expect, FailureCode, Given, Person, Reply, RunErrorCode,
+    assert_property, assert_trajectory, expect, json,
 };
 
 fn desk() -> Agent {
@@ -237,6 +237,16 @@ fn a_run_that_breaks_a_property_is_shown_as_simple_as_it_gets() {
 #[should_panic(expected = "`answer` holds of a single run")]
 fn a_property_is_about_all_runs() {
     assert_property!(case("x"), answer = "y", never_calls = ["refunds.create"]);
+}
+
+#[test]
+fn a_limit_on_the_cost_is_an_amount() {
+    for dollars in [-0.01, f64::NAN, f64::NEG_INFINITY] {
+        let panic = std::panic::catch_unwind(|| Expect::new().max_cost_usd(dollars)).unwrap_err();
+        let said = panic.downcast_ref::<String>().unwrap();
+        assert_eq!(*said, format!("`max_cost_usd` is {dollars}: expected an amount of 0 or more"));
+    }
+    let _ = Expect::new().max_cost_usd(0.0).max_cost_usd(f64::INFINITY);
 }
 
 #[test]

@@ -113,6 +113,7 @@ fn expected() -> Vec<(&'static str, String)> {
     add("store", &["memory", "sqlite"]);
     add("budget", &["set aside", "spent", "given back", "exhausted", "renewed"]);
     add("rule", &["asks and a person agrees", "denies a step", "denies a model"]);
+    add("origin", &["trusted", "strange", "strange in a fork", "strange after a takeover"]);
     all
 }
 

@@ -17,7 +17,8 @@
 //!
 //! What is checked is a reference model that knows no core, no fold and no policy: nothing that was acknowledged is
 //! lost, an operation has one outcome, an effect takes place as often as its class allows, a run has one owner, what
-//! ended stays so, limits hold, nothing hangs, a model sees each picture of a tool once and byte for byte, and a journal
+//! ended stays so, limits hold, nothing hangs, no call has an argument from a source that its agent does not trust unless a
+//! person agreed, a model sees each picture of a tool once and byte for byte, and a journal
 //! replays.
 //!
 //! [`Soak`] is the other way round: real time and a real disk for many runs at once, to see that memory stays flat and

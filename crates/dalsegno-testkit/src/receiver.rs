@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use dalsegno_core::{CallRequest, EffectClass, ModelReply, OperationId, ReplyPart, StopReason, ToolReturn};
+use dalsegno_core::{
+    CallRequest, EffectClass, Entry, ModelReply, OperationId, ReplyPart, RunId, StopReason, ToolReturn,
+};
 use dalsegno_models::{CompletionRequest, DeltaSink, Model, ModelError, ModelErrorKind, judge_call};
 use dalsegno_runtime::{Invocation, NewAttachment, Received, Tool, ToolDescription, ToolError};
 use serde_json::{Value, json};
@@ -270,7 +272,7 @@ impl Model for SimulatedModel {
             world.count("fault", "call_fails");
         }
         // What it works on is paid for, whether or not the reply arrives.
-        let reply = self.reply(request);
+        let reply = self.reply(run, request);
         let cost = match course {
             Course::Answered | Course::Panics | Course::Silent | Course::AnswerLost => reply.output_tokens,
             Course::Refused | Course::LostKnown | Course::Lost | Course::SilentAndLost => 0,
@@ -307,20 +309,39 @@ impl Model for SimulatedModel {
 }
 
 impl SimulatedModel {
-    fn reply(&self, request: &CompletionRequest) -> ModelReply {
+    /// Something that a model puts into a call: what the user wrote, what a tool returned, or what nobody said.
+    fn note(&self, asked: String, request: &CompletionRequest, name: &str) -> Option<String> {
+        let mut random = Random::new(self.world.seed, &format!("note of {name}"));
+        let mut known = vec![asked, "a word of a stranger".to_owned()];
+        known.extend(request.transcript.iter().filter_map(|entry| match entry {
+            Entry::ToolResult { content, .. } => {
+                let result: Value = serde_json::from_str(content).ok()?;
+                result["receipt"].as_str().map(str::to_owned)
+            }
+            _ => None,
+        }));
+        random.chance(500).then(|| random.pick(&known))
+    }
+
+    fn reply(&self, run: RunId, request: &CompletionRequest) -> ModelReply {
         let turn = request.transcript.replies();
         let name = format!("reply {} {}", request.operation, request.attempt);
         let mut random = Random::new(self.world.seed, &name);
+        let asked = self.world.judge(|guarantees| guarantees.asked_of_a_tracing_agent(run));
         let mut parts = vec![ReplyPart::Text("a word".into())];
         let goes_on = !request.tools.tools.is_empty() && turn < 4 && !random.chance(200);
         for index in 0..if goes_on { 1 + random.below(3) } else { 0 } {
             let tool = random.pick(&["t.read", "t.set", "t.keyed", "t.unsafe", KEPT]);
             let number = turn * 100 + u64::from(request.attempt) * 10 + index as u64;
-            let arguments = match tool {
+            let mut arguments = match tool {
                 KEPT => json!({ "q": 1 }),
                 _ if random.chance(50) => json!({ "n": "many" }),
                 _ => json!({ "n": number }),
             };
+            let note = asked.clone().filter(|_| tool != KEPT);
+            if let Some(note) = note.and_then(|asked| self.note(asked, request, &format!("{name} {index}"))) {
+                arguments["note"] = note.into();
+            }
             let arguments = arguments.to_string();
             let validation = judge_call(&request.tools, tool, &arguments, false);
             let call_id = format!("c{number}");

@@ -87,7 +87,13 @@ pub(crate) struct ToolTerms {
     pub(crate) deny: bool,
     /// How long a result stands for further calls, in milliseconds.
     pub(crate) kept_ms: u64,
+    /// The sources of notes, if a person must agree before each call whose note is from none of them.
+    pub(crate) trusts: Option<&'static [&'static str]>,
 }
+
+/// The tools about whose notes an agent may have a rule, and the sources that it may trust.
+const TRACED: [&str; 2] = ["t.unsafe", "t.keyed"];
+const SOURCES: [&[&str]; 5] = [&["user"], &["t.read"], &["user", "t.keyed"], &["t.*"], &["user", "shop.*"]];
 
 /// What may be spent on the model in a day.
 #[derive(Debug, Clone)]
@@ -299,6 +305,7 @@ impl Plan {
                 rule: false,
                 deny: false,
                 kept_ms: 0,
+                trusts: None,
             };
             self.shop.insert(name.to_owned(), terms);
         }
@@ -328,6 +335,7 @@ impl Plan {
         let gates = text.len();
         let mut rules = Random::new(self.seed, &format!("rules of {name}"));
         let (asks, denies) = (rules.chance(300), rules.chance(300));
+        let origins = self.origins(name);
         let mut ruled = false;
         for (tool, class) in TOOLS {
             let retries = u32::try_from(random.below(4)).unwrap_or_default();
@@ -355,14 +363,18 @@ impl Plan {
             ruled |= tool == RULED[0] && timeout == 12;
             let rule = tool == RULED[0] && timeout == 12;
             let (approve, deny) = (approve && tool == "t.set", denies && tool == DENIED[0]);
-            let terms = ToolTerms { class, retries, policy, approve, rule, deny, kept_ms };
+            let trusts = origins.filter(|(traced, _)| *traced == tool).map(|(_, sources)| sources);
+            let terms = ToolTerms { class, retries, policy, approve, rule, deny, kept_ms, trusts };
             self.terms.insert((name.to_owned(), tool.to_owned()), terms);
         }
         let always = approve.then_some("\"t.set\"".to_owned());
         let rules = [ruled, asks].into_iter().zip(RULED).filter(|(is_there, _)| *is_there);
         let rules =
             rules.map(|(_, tool)| format!("{{ tool = \"{tool}\", when = \"args.n % {RULE} == 0\" }}"));
-        let entries: Vec<String> = always.into_iter().chain(rules).collect();
+        let traced = origins.map(|(tool, sources)| {
+            format!("{{ tool = \"{tool}\", unless_from = {{ args.note = {sources:?} }} }}")
+        });
+        let entries: Vec<String> = always.into_iter().chain(rules).chain(traced).collect();
         if !entries.is_empty() {
             text.insert_str(gates, &format!("approve = [{}]\n", entries.join(", ")));
         }
@@ -392,6 +404,12 @@ impl Plan {
         text
     }
 
+    /// The tool about whose notes an agent has a rule, with the sources that it trusts. It is no draw of the others.
+    fn origins(&self, agent: &str) -> Option<(&'static str, &'static [&'static str])> {
+        let mut random = Random::new(self.seed, &format!("origins of {agent}"));
+        random.chance(400).then(|| (random.pick(&TRACED), random.pick(&SOURCES)))
+    }
+
     fn add_model(&mut self, random: &mut Random, name: &str) {
         let text = self.head(random, name, "instructions = \"Call tools, then answer.\"\n");
         let model = format!(
@@ -402,7 +420,8 @@ impl Plan {
 
     fn add_plan(&mut self, random: &mut Random, name: &str, callees: &[&str], successor: Option<&str>) {
         let mut text = self.head(random, name, "");
-        let mut steps = Steps { random, agent: name, callees, next: 0, known: Vec::new() };
+        let traces = self.origins(name).map(|_| Random::new(self.seed, &format!("notes of {name}")));
+        let mut steps = Steps { random, agent: name, callees, next: 0, known: Vec::new(), traces };
         for _ in 0..2 + steps.random.below(4) {
             steps.step(&mut text);
         }
@@ -462,6 +481,8 @@ struct Steps<'a> {
     next: u32,
     /// Tool steps so far, which later ones may refer to.
     known: Vec<String>,
+    /// Decides about further notes, if the agent has a rule about where they come from.
+    traces: Option<Random>,
 }
 
 impl Steps<'_> {
@@ -569,6 +590,13 @@ impl Steps<'_> {
                     } else {
                         let _ = write!(with, ", note = \"{{{{steps.{other}.receipt}}}}\"");
                     }
+                }
+                if let Some(random) = &mut self.traces
+                    && !with.contains("steps.")
+                    && random.chance(600)
+                {
+                    let note = random.pick(&["{{request.text}}", "a word of the plan"]);
+                    let _ = write!(with, ", note = \"{note}\"");
                 }
                 self.known.push(format!("s{number}"));
                 let mut keys = vec![

@@ -222,11 +222,8 @@ pub(crate) fn show_live(live: &Live, output: &mut Output) {
             styled(Style::Yellow, "warning").and(format!(": {} got no reply: {why}", count(*times, "fork"))),
         );
     }
-    if live.unfollowed > 0 {
-        let runs = count(live.unfollowed, "run");
-        output.note(format!(
-            "{runs} would differ and cannot be forked: the agent is gone, or the run has not come to an end"
-        ));
+    for (why, runs) in &live.not_forked {
+        output.note(format!("{} would differ and cannot be forked: {why}", count(*runs, "run")));
     }
     if live.untold > 0 {
         output.note(format!(

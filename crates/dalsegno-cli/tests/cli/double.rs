@@ -42,6 +42,9 @@ pub(crate) enum Piece {
     /// A call of a tool by the name that a model sees, with its arguments.
     #[allow(dead_code, reason = "not each program of tests has a model that calls tools")]
     Call(&'static str, Value),
+    /// Says that the request took so many tokens; 12 without it.
+    #[allow(dead_code, reason = "not each program of tests counts tokens")]
+    Tokens(u64),
 }
 
 /// A text, streamed word by word.
@@ -110,6 +113,7 @@ fn serve(stream: &TcpStream, kept: &Mutex<Vec<Received>>, decide: &Decide) -> io
         match piece {
             Piece::Text(text) => event(stream, &json!({ "content": text }), None)?,
             Piece::Door(door) => door.pass(),
+            Piece::Tokens(_) => {}
             Piece::Call(name, arguments) => {
                 let function = json!({ "name": name, "arguments": arguments.to_string() });
                 let call = json!({ "index": 0, "id": "call_1", "type": "function", "function": function });
@@ -119,7 +123,10 @@ fn serve(stream: &TcpStream, kept: &Mutex<Vec<Received>>, decide: &Decide) -> io
     }
     let is_call = answer.iter().any(|piece| matches!(piece, Piece::Call(..)));
     event(stream, &json!({}), Some(if is_call { "tool_calls" } else { "stop" }))?;
-    let usage = json!({ "choices": [], "usage": { "prompt_tokens": 12, "completion_tokens": 5, "total_tokens": 17 } });
+    let tokens =
+        answer.iter().find_map(|piece| if let Piece::Tokens(tokens) = piece { Some(*tokens) } else { None });
+    let tokens = tokens.unwrap_or(12);
+    let usage = json!({ "choices": [], "usage": { "prompt_tokens": tokens, "completion_tokens": 5, "total_tokens": tokens + 5 } });
     stream.write_all(format!("data: {usage}\n\ndata: [DONE]\n\n").as_bytes())
 }
 

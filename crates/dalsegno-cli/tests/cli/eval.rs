@@ -242,6 +242,7 @@ fn a_broken_data_set_is_refused_before_anything_starts() {
         assert!(said.contains("nothing was started") && said.contains(message), "`{message}`: {said}");
     };
     refused(&change(5_000, "{\"text\": \"a\","), "tests/evals/letters.jsonl:5000: this is not JSON");
+    refused(&change(5_000, "{\"text\": \"a\","), "(column 13)");
     refused(&change(5_000, "[1]"), "letters.jsonl:5000: an item is an object");
     refused(
         &change(17, "{\"id\": \"L4\", \"text\": \"again\"}"),

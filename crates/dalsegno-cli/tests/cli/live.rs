@@ -1,10 +1,12 @@
 //! `dalsegno gate --live`: how runs end that are forked at their first difference.
 
+use std::process::Stdio;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
 
 use serde_json::{Value, json};
 
-use crate::double::{Double, Piece, Received, words};
+use crate::double::{Door, Double, Piece, Received, words};
 use crate::support::{Workspace, guest};
 
 /// An agent that scores an incident, and records it where it is grave.
@@ -231,4 +233,68 @@ fn a_run_that_waited_is_forked_to_its_end() {
     let (code, shown, found) = live(&workspace, "200", &[]);
     assert_eq!((code, &found["conclusion"]), (Some(0), &json!("same")), "{shown}");
     assert_eq!((&found["runs"], &found["unfollowed"]), (&json!(1), &json!(0)), "{shown}");
+}
+
+/// What a child run may use is what its parent has left. Models do not use the same number of tokens twice, and the answer of the other
+/// agent is that to the same question.
+#[test]
+fn what_another_agent_said_is_known_again_though_other_tokens_were_used() {
+    let double = Double::deciding(|number, received| match results(received) {
+        _ if reads(received, "You look things up.") => words("It is down since noon."),
+        0 => vec![
+            Piece::Tokens(20 + number as u64),
+            Piece::Call("agents__helper", json!({ "text": "what is down?" })),
+        ],
+        _ => words("It is told."),
+    });
+    let workspace = changed(&double, 0);
+    let helper = "name = \"helper\"\nversion = \"1.0.0\"\ndescription = \"Looks things up.\"\n\
+                  instructions = \"You look things up.\"\n[model]\nuse = \"default\"\n";
+    workspace.write("agents/helper.toml", helper);
+    let asker = "name = \"asker\"\nversion = \"1.0.0\"\ninstructions = \"Ask the helper.\"\n[model]\nuse = \"default\"\n\
+                 [tools]\nallow = [\"agents.helper\"]\n[limits]\nmax_tokens = 50000\n";
+    workspace.write("agents/asker.toml", asker);
+    workspace.succeed(&["run", "asker", "Is anything down?"]);
+    workspace.write("agents/asker.toml", &asker.replace("Ask the helper.", "Ask the helper first."));
+    let (code, shown, found) = live(&workspace, "200", &["--agent", "asker"]);
+    assert_eq!(found["stopped"], json!({}), "{shown}");
+    assert_eq!((code, &found["conclusion"]), (Some(0), &json!("same")), "{shown}");
+    assert_eq!((&found["runs"], &found["untold"]), (&json!(1), &json!(0)), "{shown}");
+}
+
+/// Where a run cannot be forked, the reason is told.
+#[test]
+fn a_run_that_cannot_be_forked_has_its_reason() {
+    let double = Double::deciding(|_, received| match results(received) {
+        0 => score("Checkout is down"),
+        _ => words("It is scored."),
+    });
+    let workspace = changed(&double, 1);
+    let other = DESK.replace("name = \"desk\"", "name = \"other\"");
+    workspace.write("agents/other.toml", &other);
+    // It is over before the model has said all: the door stays closed.
+    let (asks, asked) = mpsc::channel();
+    let closed = Double::deciding(move |_, _| {
+        let _ = asks.send(());
+        vec![Piece::Door(Door::default())]
+    });
+    let settings = std::fs::read_to_string(workspace.path("dalsegno.toml")).unwrap();
+    workspace.write("dalsegno.toml", &settings.replace(&double.url(), &closed.url()));
+    let mut command = workspace.command(&["run", "other", "Checkout is down"]);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    asked.recv().unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let runs = workspace.json(&["runs", "--agent", "other"]);
+    let run = runs[0]["run_id"].as_str().unwrap().to_owned();
+    workspace.write("dalsegno.toml", &settings);
+    workspace.write("agents/other.toml", &other.replace("Record the grave ones.", "Record all of them."));
+    let (code, shown, found) = live(&workspace, "20", &[]);
+    assert_eq!((code, &found["unfollowed"]), (Some(3), &json!(1)), "{shown}");
+    assert_eq!(found["not_forked"], json!({ "it has not come to an end": 1 }), "{shown}");
+    assert!(shown.contains("1 run would differ and cannot be forked: it has not come to an end"), "{shown}");
+    workspace.succeed(&["cancel", &run]);
+    let (code, shown, found) = live(&workspace, "20", &[]);
+    assert_eq!((code, &found["runs"], &found["unfollowed"]), (Some(3), &json!(1), &json!(1)), "{shown}");
+    assert_eq!(found["not_forked"], json!({ "it was cancelled before it came to an end": 1 }), "{shown}");
 }

@@ -31,7 +31,7 @@ use crate::response::{RunError, RunErrorCode, Status};
 use crate::state::{AgentState, Phase};
 
 /// How deep tools may call tools. A tool that calls itself would never end.
-const DEPTH_MAX: usize = 8;
+pub const TOOL_DEPTH_MAX: usize = 8;
 
 /// Lets every declarative tool of the step continue that can. A part of a tool that ends with its part is not told of: neither
 /// was it asked for.
@@ -396,8 +396,8 @@ fn tool_call(
     join: &Join,
     state: &mut AgentState,
 ) -> Result<(Request, Terms, GateState), EffectFailure> {
-    if depth >= DEPTH_MAX {
-        let message = alloc::format!("tools call tools more than {DEPTH_MAX} deep");
+    if depth >= TOOL_DEPTH_MAX {
+        let message = alloc::format!("tools call tools more than {TOOL_DEPTH_MAX} deep");
         return Err(refused(ErrorCode::LimitExceeded, message));
     }
     let left = match config.semantics {

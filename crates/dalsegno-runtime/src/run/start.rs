@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 
 use dalsegno_core::{
     AgentCall, AgentConfig, AgentName, AgentRequest, AgentResponse, Attachment, Budget, Digest, Handoff,
-    Mind, OperationId, RunId, SessionContext, Usage, digest_json,
+    Mind, OperationId, RUN_DEPTH_MAX, RunId, SessionContext, Usage, digest_json,
 };
 use dalsegno_history::{Fold, HistoryError, child_run, successor_run};
 use dalsegno_store::{
@@ -24,9 +24,6 @@ use crate::request;
 use crate::run::context::{Heritage, Prepared, RunContext, Surroundings, Within};
 use crate::run::driver::{Driver, Successor};
 use crate::run::handle::{GateInput, RunEnd, RunEvent, RunHandle, RunReport, Stop};
-
-/// How deep runs may start runs. An agent that calls itself would never end.
-pub(crate) const DEPTH_MAX: u32 = 8;
 
 /// How a run is started.
 #[derive(Debug, Clone, Default)]
@@ -406,7 +403,7 @@ impl Engine {
             }
             let heritage = context.heritage().await?;
             let depth = heritage.depth + 1;
-            if depth > DEPTH_MAX {
+            if depth > RUN_DEPTH_MAX {
                 return Err(EngineError::TooDeep { agent: call.agent.clone(), depth });
             }
             let request = AgentRequest {

@@ -41,6 +41,10 @@ impl Guarantees {
             self.pays(p, &tenant);
         }
         let terms = self.runs.get(&call.run).and_then(|line| self.terms(&line.agent, call.tool.as_deref()));
+        let trusts = terms.and_then(|terms| terms.trusts);
+        let is_strange = trusts.zip(call.arguments["note"].as_str());
+        let is_strange = is_strange.map(|(trusts, note)| !self.is_from(call.run, note, trusts));
+        let asks_all = self.asks_all(call.run);
         let Some(line) = self.runs.get_mut(&call.run) else {
             self.broken(format!("p{p} makes a call of the unknown run {}", call.run));
             return call;
@@ -76,10 +80,30 @@ impl Guarantees {
                 let n = call.arguments["n"].as_i64();
                 let ruled = terms.is_some_and(|terms| terms.rule) && n.is_some_and(is_ruled);
                 let approve = ruled || terms.is_some_and(|terms| terms.approve);
-                if (approve || call.arguments["gated"] == true) && !op.approved && !agreed {
+                let approve = approve || call.arguments["gated"] == true;
+                if approve && !op.approved && !agreed {
                     wrong.push("nobody agreed to it");
                 } else if ruled {
                     self.coverage.count("rule", "asks and a person agrees");
+                }
+                match is_strange {
+                    Some(true) if !op.approved => {
+                        wrong.push("its note is from no trusted source, and nobody agreed");
+                    }
+                    Some(true) => {
+                        self.coverage.count("origin", "strange");
+                        if line.forked_from.is_some() {
+                            self.coverage.count("origin", "strange in a fork");
+                        }
+                        if line.epoch > 1 {
+                            self.coverage.count("origin", "strange after a takeover");
+                        }
+                    }
+                    Some(false) if op.approved && !approve && !asks_all => {
+                        wrong.push("somebody was asked about it, and its note is from a trusted source");
+                    }
+                    Some(false) => self.coverage.count("origin", "trusted"),
+                    None => {}
                 }
                 if terms.is_some_and(|terms| terms.deny) && n.is_some_and(is_denied) {
                     wrong.push("a rule denies it");

@@ -41,6 +41,7 @@ impl Guarantees {
             return self.broken(format!("{alias} was created twice"));
         }
         self.check_start(&alias, run, started);
+        self.keep_asked(run, started);
         let line = Line {
             run,
             alias,

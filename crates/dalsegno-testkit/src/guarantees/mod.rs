@@ -9,6 +9,7 @@ mod calls;
 mod clock;
 mod journal;
 mod money;
+mod origin;
 mod ownership;
 #[cfg(test)]
 mod tests;
@@ -44,6 +45,8 @@ pub(crate) struct Guarantees {
     budgets: BTreeMap<String, Money>,
     ledger: money::Ledger,
     pub(crate) runs: BTreeMap<RunId, Line>,
+    /// What runs were asked, also those that are deleted.
+    asked: BTreeMap<RunId, origin::Asked>,
     /// Runs that were ever made.
     made: usize,
     pub(crate) coverage: Coverage,
@@ -204,6 +207,7 @@ impl Guarantees {
             budgets: plan.budgets.clone(),
             ledger: money::Ledger::default(),
             runs: BTreeMap::new(),
+            asked: BTreeMap::new(),
             made: 0,
             coverage: Coverage::default(),
             requests: BTreeMap::new(),

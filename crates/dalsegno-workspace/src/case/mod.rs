@@ -103,6 +103,11 @@ pub struct Property {
     pub ends: Vec<Ends>,
 }
 
+impl Property {
+    /// How many runs are made up where nothing else is said.
+    pub const RUNS: u32 = 100;
+}
+
 /// One message of a conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Message {

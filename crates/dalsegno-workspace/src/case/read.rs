@@ -19,9 +19,6 @@ use crate::settings::{Paths, Reach};
 use crate::shape::Form;
 use crate::workspace::Workspace;
 
-/// How many runs of a property are made up where it does not say it.
-const RUNS: u32 = 100;
-
 /// What a file says for all of its cases.
 struct Shared {
     agent: Option<Located<dalsegno_core::AgentName>>,
@@ -110,7 +107,7 @@ fn property(report: &Report, item: &Spanned<DeValue<'_>>, shared: &Shared) -> Op
             "add `never = [{ tool = \"…\", when = \"…\" }]`, `always = [\"…\"]` or `never_calls = [\"…\"]`",
         );
     }
-    let runs = section.integer("runs").unwrap_or(RUNS);
+    let runs = section.integer("runs").unwrap_or(Property::RUNS);
     let ends = expect::ways(&section, "ends");
     // They answer every request that they fit, in each of the runs.
     let results = results(&section, true, &GIVEN);

@@ -152,6 +152,7 @@ fn key(code: KeyCode, modifiers: KeyModifiers) -> Option<Key> {
 
 #[cfg(all(test, unix))]
 mod tests {
+    use std::path::Path;
     use std::process::{Command, Stdio};
 
     use super::*;
@@ -168,20 +169,41 @@ mod tests {
         panic!("a defect of the debugger");
     }
 
+    /// `script` has a terminal of its own for a program. Not every system has it, and only that of util-linux takes the command as
+    /// the option `-c`.
+    fn terminal(script: &Path) -> Option<Command> {
+        let version = Command::new(script).arg("--version").stdin(Stdio::null()).output().ok()?;
+        let is_known =
+            version.status.success() && version.stdout.windows(10).any(|word| word == b"util-linux");
+        is_known.then(|| Command::new(script))
+    }
+
+    #[test]
+    fn another_script_than_that_of_util_linux_is_not_used() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let folder = tempfile::tempdir().unwrap();
+        let written = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+            path
+        };
+        let bsd = written("bsd", "echo 'script: illegal option -- -' >&2; exit 1");
+        let other = written("other", "echo 'script 1.0'");
+        let known = written("known", "echo 'script from util-linux 2.41'");
+        assert!(terminal(&bsd).is_none() && terminal(&other).is_none() && terminal(&known).is_some());
+        assert!(terminal(&folder.path().join("none")).is_none());
+    }
+
     #[test]
     fn a_panic_gives_the_terminal_back_once_and_before_it_says_anything() {
-        // `script` has a terminal of its own for a program; not every system has it.
-        let mut command = Command::new("script");
-        if command.arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_err() {
-            return;
-        }
+        let Some(mut command) = terminal(Path::new("script")) else { return };
         let program = std::env::current_exe().unwrap();
         let test = module_path!().split_once("::").unwrap().1;
         let line = format!(
             "'{}' --exact {test}::panics_while_it_has_the_screen --nocapture --test-threads=1; stty -a",
             program.display()
         );
-        let mut command = Command::new("script");
         command.args(["-q", "-c", &line, "/dev/null"]).env(PANICS, "1").env("TERM", "xterm");
         let output = command.stdin(Stdio::null()).output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
