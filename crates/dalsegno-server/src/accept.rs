@@ -29,8 +29,8 @@ use crate::pages::Pages;
 use crate::routes::router;
 use crate::shared::Shared;
 use crate::tls::{Tls, TlsError};
-use crate::webhooks::{Webhooks, deliver};
 use crate::triggers::Triggers;
+use crate::webhooks::{Webhooks, deliver};
 
 /// The longest that the head of a request may take to arrive; a connection that is idle as long is closed.
 const HEADERS_WITHIN: Duration = Duration::from_secs(10);

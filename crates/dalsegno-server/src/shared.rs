@@ -19,8 +19,8 @@ use crate::limits::Limits;
 use crate::pages::Pages;
 use crate::problem::Problem;
 use crate::tls::Tls;
-use crate::webhooks::Webhooks;
 use crate::triggers::Triggers;
+use crate::webhooks::Webhooks;
 
 /// What all requests share.
 pub(crate) struct Shared {
