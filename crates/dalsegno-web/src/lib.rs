@@ -22,4 +22,4 @@ pub mod why;
 
 pub use askama::Template;
 pub use markup::Markup;
-pub use shell::{Section, Shell};
+pub use shell::{Live, Section, Shell};

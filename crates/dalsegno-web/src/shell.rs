@@ -30,6 +30,15 @@ pub struct Shell {
     pub may_write: bool,
 }
 
+/// What a page follows while a person looks at it.
+#[derive(Debug, Clone)]
+pub struct Live {
+    /// The address of the stream.
+    pub stream: String,
+    /// The place after which the stream begins, so that it misses nothing that the page does not show.
+    pub after: String,
+}
+
 impl Shell {
     /// The surroundings of a page without a signed-in person.
     pub fn signed_out() -> Self {

@@ -12,7 +12,7 @@ use dalsegno_web::step::{
     Block, ChangeRow, Happening, Hit, Message, OperationCard, PromptCard, StepBody, StepPage,
 };
 use dalsegno_web::why::{Place as Origins, Why, WhyValue};
-use dalsegno_web::{Markup, Section, Shell, Template};
+use dalsegno_web::{Live, Markup, Section, Shell, Template};
 use serde_json::json;
 
 /// What would act if a page made markup of it, in every place that takes a text of another party.
@@ -25,6 +25,10 @@ fn hostile() -> String {
 
 fn shell(section: Section, may: bool) -> Shell {
     Shell { section, actor: "key 3fa9".to_owned(), reach: "acme".to_owned(), may_answer: may, may_write: may }
+}
+
+fn live() -> Live {
+    Live { stream: format!("/v1/runs?agent={HOSTILE}"), after: hostile() }
 }
 
 fn head() -> RunHead {
@@ -109,6 +113,7 @@ fn runs(rows: bool) -> RunsPage {
         asked: hostile(),
         ago: "3 min ago".to_owned(),
         started: "2026-11-26 18:00:54 UTC".to_owned(),
+        at: 1_795_716_054_000,
         took: "12 s".to_owned(),
         used: vec!["1,204 tokens".to_owned(), "$0.0200".to_owned()],
         records: "12 records".to_owned(),
@@ -123,6 +128,7 @@ fn runs(rows: bool) -> RunsPage {
         first: None,
         agents: vec!["desk".to_owned()],
         problem: rows.then(hostile),
+        live: rows.then(live),
     }
 }
 
@@ -240,6 +246,7 @@ fn inbox(cards: Vec<WaitingCard>) -> InboxPage {
         first: None,
         is_filtered: false,
         done,
+        live: Some(live()),
     }
 }
 

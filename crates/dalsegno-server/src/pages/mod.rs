@@ -27,9 +27,10 @@ use axum::response::{Html, IntoResponse as _, Redirect, Response};
 use axum::routing::{MethodRouter, get, post};
 use dalsegno_access::{Access, Scope, Tickets};
 use dalsegno_web::notice::NoticePage;
-use dalsegno_web::{Section, Shell, Template};
+use dalsegno_web::{Live, Section, Shell, Template};
 
 use self::walks::Walks;
+use crate::changes;
 use crate::problem::{Code, Problem, Told};
 use crate::shared::Shared;
 
@@ -136,6 +137,16 @@ pub(crate) fn shell(access: &Access, section: Section) -> Shell {
         may_answer: access.may(Scope::AnswersWrite),
         may_write,
     }
+}
+
+/// What a list follows: the changes of runs after the place at which this is called, which has to be before the list is read.
+async fn live(shared: &Shared, access: &Access, stream: impl Into<String>) -> Option<Live> {
+    if !access.may(Scope::RunsList) {
+        return None;
+    }
+    // Without a place the page is as it was when it was loaded.
+    let after = changes::now(shared).await.ok()?;
+    Some(Live { stream: stream.into(), after })
 }
 
 /// A problem as a page.
