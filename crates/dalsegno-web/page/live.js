@@ -124,7 +124,16 @@ function tick() {
   if (main().querySelector("[data-keyed] .mark.live") && main().dataset.stream) soon();
 }
 
+/// A part of a reply that is being written: what comes at the place of an earlier attempt stands for it.
+function write({ detail }) {
+  const place = main().querySelector("[data-said]");
+  if (!place) return;
+  const before = detail.offset === 0 ? "" : place.textContent;
+  place.textContent = before + detail.text;
+}
+
 export function start() {
+  document.addEventListener("delta", write);
   document.addEventListener("page", () => { before = main().textContent; follow(); });
   document.addEventListener("click", (event) => { if (event.target.id === "held") refresh(true); });
   document.addEventListener("visibilitychange", () => {

@@ -20,6 +20,7 @@ const SCRIPT: &str = "text/javascript; charset=utf-8";
 pub const ALL: &[Asset] = &[
     Asset { name: "style.css", kind: STYLE, text: include_str!("../page/style.css") },
     Asset { name: "main.js", kind: SCRIPT, text: include_str!("../page/main.js") },
+    Asset { name: "editor.js", kind: SCRIPT, text: include_str!("../page/editor.js") },
     Asset { name: "keys.js", kind: SCRIPT, text: include_str!("../page/keys.js") },
     Asset { name: "live.js", kind: SCRIPT, text: include_str!("../page/live.js") },
     Asset { name: "patch.js", kind: SCRIPT, text: include_str!("../page/patch.js") },

@@ -7,7 +7,9 @@
 //! they add live updates, keys and rows that load as they are scrolled to.
 
 pub mod assets;
+pub mod chat;
 pub mod diff;
+pub mod document;
 pub mod fork;
 pub mod inbox;
 mod markup;

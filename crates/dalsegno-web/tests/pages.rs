@@ -24,7 +24,15 @@ fn hostile() -> String {
 }
 
 fn shell(section: Section, may: bool) -> Shell {
-    Shell { section, actor: "key 3fa9".to_owned(), reach: "acme".to_owned(), may_answer: may, may_write: may }
+    let sections = vec![Section::Runs, Section::Inbox, Section::Diff, Section::Agents, Section::Tools];
+    Shell {
+        section,
+        sections,
+        actor: "key 3fa9".to_owned(),
+        reach: "acme".to_owned(),
+        may_answer: may,
+        may_write: may,
+    }
 }
 
 fn live() -> Live {

@@ -5,7 +5,10 @@
 
 mod answer;
 mod assets;
+mod chat;
 mod diff;
+mod document;
+mod documents;
 mod fork;
 mod form;
 mod inbox;
@@ -60,8 +63,10 @@ type Handler = MethodRouter<Arc<Shared>>;
 
 /// The addresses of the pages, each with the scope that it needs.
 fn table() -> Vec<(&'static str, Scope, Handler)> {
-    use Scope::{AnswersWrite, RunsList, RunsRead, RunsWrite};
-    vec![
+    use Scope::{
+        AgentsRead, AgentsWrite, AnswersWrite, RunsList, RunsRead, RunsWrite, ToolsRead, ToolsWrite,
+    };
+    let mut table = vec![
         ("/runs", RunsList, get(runs::list)),
         ("/runs/{id}", RunsRead, get(run::show)),
         ("/runs/{id}/steps/{step}", RunsRead, get(step::show)),
@@ -71,7 +76,28 @@ fn table() -> Vec<(&'static str, Scope, Handler)> {
         ("/runs/{id}/answers", AnswersWrite, post(answer::answer)),
         ("/inbox", RunsRead, get(inbox::list)),
         ("/diff", RunsRead, get(diff::show)),
-    ]
+        ("/chat", RunsRead, get(chat::show)),
+        ("/chat", RunsWrite, post(chat::say)),
+        ("/agents", AgentsRead, get(documents::agents)),
+        ("/tools", ToolsRead, get(documents::tools)),
+        ("/tenants", ToolsRead, get(documents::tenants)),
+        ("/tenants/{tenant}/tools", ToolsRead, get(documents::tools_of)),
+        ("/agents/{agent}/versions/{version}", AgentsRead, get(document::version)),
+        ("/tools/{tool}/versions/{version}", ToolsRead, get(document::version)),
+        ("/tenants/{tenant}/versions/{version}", ToolsRead, get(document::version)),
+        ("/tenants/{tenant}/tools/{tool}/versions/{version}", ToolsRead, get(document::version)),
+    ];
+    for (path, reads, writes) in [
+        ("/agents/{agent}", AgentsRead, AgentsWrite),
+        ("/tools/{tool}", ToolsRead, ToolsWrite),
+        ("/tenants/{tenant}", ToolsRead, ToolsWrite),
+        ("/tenants/{tenant}/tools/{tool}", ToolsRead, ToolsWrite),
+    ] {
+        table.push((path, reads, get(document::show)));
+        // What comes back is the page, with all that it shows.
+        table.push((path, writes, post(document::send)));
+    }
+    table
 }
 
 /// The handlers of the pages.
@@ -127,11 +153,26 @@ fn with_status(status: StatusCode, page: &impl Template) -> Response {
     }
 }
 
+/// Says whether a person may talk with agents: start runs, and read what comes of them.
+fn may_chat(access: &Access) -> bool {
+    access.may(Scope::RunsWrite) && access.may(Scope::RunsRead)
+}
+
 /// What surrounds a page for who has this access.
 pub(crate) fn shell(access: &Access, section: Section) -> Shell {
     let may_write = access.may(Scope::RunsWrite);
+    let offered = [
+        (Section::Runs, Scope::RunsList),
+        (Section::Inbox, Scope::RunsRead),
+        (Section::Diff, Scope::RunsRead),
+        (Section::Agents, Scope::AgentsRead),
+        (Section::Tools, Scope::ToolsRead),
+    ];
+    let sections = offered.into_iter().filter(|(_, scope)| access.may(*scope)).map(|(section, _)| section);
+    let sections = sections.chain(may_chat(access).then_some(Section::Chat));
     Shell {
         section,
+        sections: sections.collect(),
         actor: access.actor(),
         reach: access.tenant().map_or_else(|| "all tenants".to_owned(), str::to_owned),
         may_answer: access.may(Scope::AnswersWrite),
