@@ -11,14 +11,14 @@ use crate::support::Workspace;
 use crate::{HOSTILE, desk};
 
 /// A server process, with the link that it prints.
-struct Served {
+pub(crate) struct Served {
     child: Child,
     link: String,
-    place: String,
+    pub(crate) place: String,
 }
 
 impl Served {
-    fn start(workspace: &Workspace) -> Self {
+    pub(crate) fn start(workspace: &Workspace) -> Self {
         let arguments = ["serve", "--address", "127.0.0.1:0", "--format", "jsonl", "--sign-in-link"];
         let mut command = workspace.command(&arguments);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
@@ -60,7 +60,7 @@ fn a_sign_in_link_is_printed_where_it_is_asked_for_and_not_into_a_log() {
 }
 
 /// The same desk, whose tool waits for a person.
-fn guarded(said: &str) -> Workspace {
+pub(crate) fn guarded(said: &str) -> Workspace {
     let workspace = desk(said);
     workspace.write(
         "agents/desk.toml",
@@ -300,8 +300,17 @@ fn a_long_run_has_few_rows_on_the_page_however_far_it_is_scrolled() {
 }
 
 /// A browser that is signed in with a key that changes documents.
-fn operator(browser: &std::path::Path, workspace: &Workspace, served: &Served) -> Chromium {
-    let scopes = ["runs:list", "runs:read", "agents:read", "agents:write", "tools:read", "tools:write"];
+pub(crate) fn operator(browser: &std::path::Path, workspace: &Workspace, served: &Served) -> Chromium {
+    let scopes = [
+        "runs:list",
+        "runs:read",
+        "runs:write",
+        "answers:write",
+        "agents:read",
+        "agents:write",
+        "tools:read",
+        "tools:write",
+    ];
     let mut arguments = vec!["key", "add", "--all-tenants"];
     arguments.extend(scopes.iter().flat_map(|scope| ["--scope", scope]));
     let key = workspace.json(&arguments)["key"].as_str().unwrap().to_owned();
