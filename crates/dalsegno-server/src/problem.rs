@@ -261,6 +261,11 @@ impl Problem {
         matches!(self.code, Code::Invalid | Code::BadRequest)
     }
 
+    /// Says whether what the request names is not there.
+    pub(crate) fn is_unknown(&self) -> bool {
+        self.code == Code::NotFound
+    }
+
     pub(crate) fn stopping() -> Self {
         let help =
             "try again: another process of this workspace answers, or this one when it is started again";

@@ -203,8 +203,29 @@ pub(crate) async fn start(
     };
     let options = StartOptions { key, session, model, after, ..StartOptions::default() };
     let request = AgentRequest { tenant, ..request };
-    let own = Arc::clone(&shared);
-    let started = async move {
+    let (run, is_new) = launch(&shared, agent, request, options).await?;
+    let mut response = begun(&shared, &access, run, wait).await?;
+    if !is_new {
+        *response.status_mut() = StatusCode::OK;
+        response
+            .headers_mut()
+            .insert(HeaderName::from_static("idempotency-replayed"), HeaderValue::from_static("true"));
+    }
+    Ok(response)
+}
+
+/// Starts a run, and says whether it is a new one: the same key starts one run.
+pub(crate) async fn launch(
+    shared: &Arc<Shared>,
+    agent: AgentName,
+    request: AgentRequest,
+    options: StartOptions,
+) -> Result<(RunId, bool), Problem> {
+    if shared.is_stopping() {
+        return Err(Problem::stopping());
+    }
+    let own = Arc::clone(shared);
+    Shared::whole(async move {
         match own.engine.start(&agent, request, options).await {
             Ok(handle) => {
                 let (run, is_new) = (handle.run(), handle.is_new());
@@ -214,16 +235,8 @@ pub(crate) async fn start(
             Err(EngineError::AlreadyRunning { run }) => Ok((run, false)),
             Err(error) => Err(error.into()),
         }
-    };
-    let (run, is_new) = Shared::whole(started).await?;
-    let mut response = begun(&shared, &access, run, wait).await?;
-    if !is_new {
-        *response.status_mut() = StatusCode::OK;
-        response
-            .headers_mut()
-            .insert(HeaderName::from_static("idempotency-replayed"), HeaderValue::from_static("true"));
-    }
-    Ok(response)
+    })
+    .await
 }
 
 /// The answer to a request that has begun a run.

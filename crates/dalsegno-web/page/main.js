@@ -1,12 +1,13 @@
 // Pages work without this. It adds: pages that change without a reload, keys, live updates, and rows that load as they are needed.
 
+import * as editor from "./editor.js";
 import * as keys from "./keys.js";
 import * as live from "./live.js";
 import * as rows from "./rows.js";
 import { go, main } from "./swap.js";
 
 // Only what shows a run is swapped: forms, and what signs in or out, are loaded as usual.
-const swaps = /^\/(runs(\/[0-9a-f]+(\/steps\/\w+)?)?|inbox|diff)$/;
+const swaps = /^\/(runs(\/[0-9a-f]+(\/steps\/\w+)?)?|inbox|diff|agents|tools|tenants)$/;
 
 document.addEventListener("click", (event) => {
   const link = event.target.closest?.("a[href]");
@@ -19,6 +20,7 @@ document.addEventListener("click", (event) => {
 
 addEventListener("popstate", () => go(location.pathname + location.search + location.hash, { push: false }));
 
+editor.start();
 keys.start();
 live.start();
 rows.start();

@@ -6,6 +6,9 @@ let turn = 0;
 
 export const main = () => document.getElementById("main");
 
+/// Reads the markup of a page; nothing where the browser makes scripts of it.
+export const parse = canSwap && ((text) => Document.parseHTML(text, { sanitizer: {} }));
+
 /// Reads a page, and returns its `main` with its title; null where it is none for a swap.
 export async function read(address, signal) {
   if (!canSwap) return null;
@@ -14,7 +17,7 @@ export async function read(address, signal) {
   if (answer.status === 401) location.reload();
   const url = new URL(answer.url);
   if (!answer.ok || url.origin !== location.origin || !answer.headers.get("content-type")?.startsWith("text/html")) return null;
-  const page = Document.parseHTML(await answer.text(), { sanitizer: {} });
+  const page = parse(await answer.text());
   const fresh = page.getElementById("main");
   return fresh && { fresh, title: page.title, address: url.pathname + url.search };
 }
@@ -39,6 +42,8 @@ export function put({ fresh, title }, { keep = false } = {}) {
 /// Goes to an address of this server.
 export async function go(address, { push = true } = {}) {
   const mine = ++turn;
+  // A text that is edited is left as a browser leaves a page: it asks.
+  if (main().querySelector("form[data-check]")) { location.assign(address); return; }
   try {
     const page = await read(address);
     if (mine !== turn) return;

@@ -20,8 +20,10 @@ const SCRIPT: &str = "text/javascript; charset=utf-8";
 pub const ALL: &[Asset] = &[
     Asset { name: "style.css", kind: STYLE, text: include_str!("../page/style.css") },
     Asset { name: "main.js", kind: SCRIPT, text: include_str!("../page/main.js") },
+    Asset { name: "editor.js", kind: SCRIPT, text: include_str!("../page/editor.js") },
     Asset { name: "keys.js", kind: SCRIPT, text: include_str!("../page/keys.js") },
     Asset { name: "live.js", kind: SCRIPT, text: include_str!("../page/live.js") },
+    Asset { name: "patch.js", kind: SCRIPT, text: include_str!("../page/patch.js") },
     Asset { name: "rows.js", kind: SCRIPT, text: include_str!("../page/rows.js") },
     Asset { name: "swap.js", kind: SCRIPT, text: include_str!("../page/swap.js") },
     Asset { name: "icon.svg", kind: "image/svg+xml", text: include_str!("../page/icon.svg") },

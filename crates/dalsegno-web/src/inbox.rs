@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::markup::Markup;
 use crate::run::label;
-use crate::shell::Shell;
+use crate::shell::{Live, Shell};
 use crate::text;
 
 /// Most characters of a question.
@@ -34,6 +34,8 @@ pub struct InboxPage {
     pub is_filtered: bool,
     /// What has just been answered.
     pub done: Option<String>,
+    /// What the first page follows.
+    pub live: Option<Live>,
 }
 
 /// An operation that waits, with the ways to answer it.
@@ -167,6 +169,11 @@ impl WaitingCard {
             Kind::Doubt => format!("Did {} happen?", self.subject),
             Kind::Secret => "A secret is missing".to_owned(),
         }
+    }
+
+    /// What those hear who do not see the page, when it comes.
+    pub fn news(&self) -> String {
+        format!("{}: {}", self.agent, text::line(&self.title(), 120))
     }
 
     /// The kind in a word.

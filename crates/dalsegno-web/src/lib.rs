@@ -7,7 +7,9 @@
 //! they add live updates, keys and rows that load as they are scrolled to.
 
 pub mod assets;
+pub mod chat;
 pub mod diff;
+pub mod document;
 pub mod fork;
 pub mod inbox;
 mod markup;
@@ -22,4 +24,4 @@ pub mod why;
 
 pub use askama::Template;
 pub use markup::Markup;
-pub use shell::{Section, Shell};
+pub use shell::{Live, Section, Shell};

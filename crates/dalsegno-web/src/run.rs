@@ -186,6 +186,11 @@ impl RunHead {
             records: summary.records,
         }
     }
+
+    /// The number of its last record.
+    pub fn last(&self) -> u64 {
+        self.records.saturating_sub(1)
+    }
 }
 
 /// Times and numbers of a run. `usage` is what it used, where that is known.

@@ -4,7 +4,7 @@ use askama::Template;
 use dalsegno_core::Usage;
 use dalsegno_store::{RunStatus, RunSummary, Waiting};
 
-use crate::shell::Shell;
+use crate::shell::{Live, Shell};
 use crate::text;
 
 /// Most characters of what a run was asked.
@@ -30,6 +30,8 @@ pub struct RunsPage {
     pub agents: Vec<String>,
     /// What is wrong with the filters.
     pub problem: Option<String>,
+    /// What the first page follows.
+    pub live: Option<Live>,
 }
 
 /// What a list is filtered by, as the address has it.
@@ -71,6 +73,13 @@ impl Filter {
             pairs.push("root=true".to_owned());
         }
         if pairs.is_empty() { "/runs".to_owned() } else { format!("/runs?{}", pairs.join("&")) }
+    }
+
+    /// The address of the stream of all runs that this list may show, now or once they have changed: a run that leaves a status
+    /// has to be seen as well.
+    pub fn stream(&self) -> String {
+        let address = Self { status: String::new(), ..self.clone() }.address();
+        format!("/v1{address}")
     }
 
     /// The links that filter by a status, with the other filters as they are.
@@ -122,6 +131,8 @@ pub struct RunRow {
     pub ago: String,
     /// When it began.
     pub started: String,
+    /// The same in milliseconds since the epoch.
+    pub at: u64,
     /// How long it took.
     pub took: String,
     /// Tokens and cost.
@@ -197,6 +208,7 @@ impl RunRow {
             asked: asked.map(|asked| text::line(asked, ASKED)).unwrap_or_default(),
             ago: text::ago(summary.started_at, now),
             started: text::clock(summary.started_at),
+            at: summary.started_at.as_millis(),
             took: text::duration(span),
             used,
             records: text::count(summary.records, "record"),

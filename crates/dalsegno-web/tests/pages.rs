@@ -1,7 +1,11 @@
 //! Photographs of every page, and what holds for all of them. `INSTA_UPDATE=always` takes them anew.
 #![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
 
+use dalsegno_web::chat::{ChatPage, Turn};
 use dalsegno_web::diff::{Diff, DiffPage, Offer, Place, ReplayPage, SideView};
+use dalsegno_web::document::{
+    DiffLine, DocumentPage, DocumentRow, DocumentsPage, Found, Stale, Trial, VersionRow,
+};
 use dalsegno_web::fork::{Edited, ForkPage};
 use dalsegno_web::inbox::{Field, InboxPage, Kind, Typed, WaitingCard};
 use dalsegno_web::notice::NoticePage;
@@ -12,7 +16,7 @@ use dalsegno_web::step::{
     Block, ChangeRow, Happening, Hit, Message, OperationCard, PromptCard, StepBody, StepPage,
 };
 use dalsegno_web::why::{Place as Origins, Why, WhyValue};
-use dalsegno_web::{Markup, Section, Shell, Template};
+use dalsegno_web::{Live, Markup, Section, Shell, Template};
 use serde_json::json;
 
 /// What would act if a page made markup of it, in every place that takes a text of another party.
@@ -24,7 +28,19 @@ fn hostile() -> String {
 }
 
 fn shell(section: Section, may: bool) -> Shell {
-    Shell { section, actor: "key 3fa9".to_owned(), reach: "acme".to_owned(), may_answer: may, may_write: may }
+    let sections = vec![Section::Runs, Section::Inbox, Section::Diff, Section::Agents, Section::Tools];
+    Shell {
+        section,
+        sections,
+        actor: "key 3fa9".to_owned(),
+        reach: "acme".to_owned(),
+        may_answer: may,
+        may_write: may,
+    }
+}
+
+fn live() -> Live {
+    Live { stream: format!("/v1/runs?agent={HOSTILE}"), after: hostile() }
 }
 
 fn head() -> RunHead {
@@ -109,6 +125,7 @@ fn runs(rows: bool) -> RunsPage {
         asked: hostile(),
         ago: "3 min ago".to_owned(),
         started: "2026-11-26 18:00:54 UTC".to_owned(),
+        at: 1_795_716_054_000,
         took: "12 s".to_owned(),
         used: vec!["1,204 tokens".to_owned(), "$0.0200".to_owned()],
         records: "12 records".to_owned(),
@@ -123,6 +140,7 @@ fn runs(rows: bool) -> RunsPage {
         first: None,
         agents: vec!["desk".to_owned()],
         problem: rows.then(hostile),
+        live: rows.then(live),
     }
 }
 
@@ -240,6 +258,7 @@ fn inbox(cards: Vec<WaitingCard>) -> InboxPage {
         first: None,
         is_filtered: false,
         done,
+        live: Some(live()),
     }
 }
 
@@ -305,6 +324,115 @@ fn replay() -> ReplayPage {
     ReplayPage { shell: shell(Section::Runs, true), head: head(), is_identical: false, facts, divergence }
 }
 
+fn documents(has_rows: bool) -> DocumentsPage {
+    let row = DocumentRow {
+        name: hostile(),
+        href: Some("/agents/desk".to_owned()),
+        layer: "file".to_owned(),
+        words: hostile(),
+        tools: vec![hostile()],
+        broken: None,
+        chat: Some("/chat?agent=desk".to_owned()),
+    };
+    let broken = DocumentRow { broken: Some(hostile()), href: None, chat: None, ..row.clone() };
+    DocumentsPage {
+        shell: shell(Section::Agents, true),
+        title: hostile(),
+        word: "agent",
+        address: "/agents".to_owned(),
+        rows: if has_rows { vec![row, broken] } else { Vec::new() },
+        may_add: true,
+        links: vec![(hostile(), "/tenants".to_owned())],
+        done: has_rows.then_some("The document is deleted."),
+        problem: has_rows.then(hostile),
+    }
+}
+
+fn document(may_write: bool) -> DocumentPage {
+    let text = format!("{HOSTILE}\nsecond \u{202e}line\n");
+    let found = Found {
+        class: "error",
+        code: "json_invalid".to_owned(),
+        message: hostile(),
+        label: Some(hostile()),
+        help: Some(hostile()),
+        file: None,
+        place: Some([1, 1, 2, HOSTILE.len() + 6]),
+    };
+    let elsewhere = Found { class: "warning", file: Some(hostile()), ..found.clone() };
+    let line = |sign| DiffLine { sign, text: hostile() };
+    DocumentPage {
+        shell: shell(Section::Tools, true),
+        word: "tool",
+        name: hostile(),
+        address: "/tools/till".to_owned(),
+        up: (hostile(), "/tools".to_owned()),
+        file: "catalogue/tools/till.json".to_owned(),
+        media_type: "application/json",
+        facts: vec![hostile()],
+        version: ID.to_owned(),
+        text,
+        may_write,
+        may_delete: may_write,
+        found: vec![found, elsewhere],
+        is_checked: true,
+        problem: Some(hostile()),
+        done: Some("Saved."),
+        stale: Some(Stale {
+            words: hostile(),
+            title: "What changed",
+            lines: vec![line(' '), line('-'), line('+')],
+        }),
+        versions: vec![VersionRow {
+            number: 2,
+            href: Some("/tools/till/versions/x".to_owned()),
+            short: ID[..12].to_owned(),
+            at: "2026-11-26 18:00:54 UTC".to_owned(),
+            by: hostile(),
+        }],
+        trial: may_write.then(|| Trial {
+            actions: vec![hostile()],
+            action: hostile(),
+            params: hostile(),
+            tenant: Some(hostile()),
+            recording: hostile(),
+            may_live: true,
+            is_live: true,
+            problem: Some(hostile()),
+            outcome: Some(Markup::json(&json!({ "text": HOSTILE }))),
+            writes: Some(Markup::json(&json!([HOSTILE]))),
+            recorded: Some(hostile()),
+        }),
+        is_earlier: !may_write,
+    }
+}
+
+fn chat(agent: &str) -> ChatPage {
+    let turn = |id: &str, is_open: bool| Turn {
+        id: id.to_owned(),
+        short: id[..12].to_owned(),
+        agent: "desk".to_owned(),
+        mark: Mark { class: "live", word: "running" },
+        text: hostile(),
+        end: (!is_open).then(|| End { answer: Some(hostile()), output: None, error: None }),
+        waiting: Vec::new(),
+        is_open,
+    };
+    ChatPage {
+        shell: shell(Section::Chat, true),
+        agent: agent.to_owned(),
+        agents: vec![hostile()],
+        session: hostile(),
+        tenant: Some(hostile()),
+        key: hostile(),
+        typed: hostile(),
+        problem: Some(hostile()),
+        turns: vec![turn(ID, false), turn(&"a".repeat(32), true)],
+        earlier: Some("/runs?session=x".to_owned()),
+        live: Some(live()),
+    }
+}
+
 /// Every page, by its name.
 fn pages() -> Vec<(&'static str, String)> {
     let sign_in = SignInPage { shell: Shell::signed_out(), next: hostile(), problem: Some(hostile()) };
@@ -324,6 +452,12 @@ fn pages() -> Vec<(&'static str, String)> {
         ("inbox_empty", inbox(Vec::new()).render().unwrap()),
         ("diff", diff().render().unwrap()),
         ("fork", fork().render().unwrap()),
+        ("documents", documents(true).render().unwrap()),
+        ("documents_empty", documents(false).render().unwrap()),
+        ("document", document(true).render().unwrap()),
+        ("document_earlier", document(false).render().unwrap()),
+        ("chat", chat(HOSTILE).render().unwrap()),
+        ("chat_choice", chat("").render().unwrap()),
         ("replay", replay().render().unwrap()),
         ("sign_in", sign_in.render().unwrap()),
         (
@@ -371,6 +505,9 @@ fn who_may_not_answer_or_write_sees_no_way_to_do_it() {
     let cards = all_cards().into_iter().map(|card| WaitingCard { may_answer: false, ..card }).collect();
     let page = inbox(cards).render().unwrap();
     assert!(!page.contains("/answers") && !page.contains("name=\"shown\""), "{page}");
+    let page = document(false).render().unwrap();
+    assert!(!page.contains("<textarea") && !page.contains("name=\"do\""), "{page}");
+    assert!(page.contains("\\u{202e}"), "who only reads sees every character: {page}");
     let page = RunPage { shell: shell(Section::Runs, false), waiting: Vec::new(), ..run() }.render().unwrap();
     assert!(!page.contains("/cancel") && !page.contains(">Fork<"), "{page}");
 }

@@ -50,6 +50,8 @@ Commands:
                        the types of `openai`, `anthropic` and `botocore`
     --only <ROW>       Only the rows with this in their name
     --json             One JSON document instead of the table
+  screenshots --to <FOLDER>
+                       Take pictures of all pages of the debugger: wide, narrow and small, light and dark; needs Chromium
   dist                 Make the packages that users install, below target/packages/: `--check` installs each in a clean
                        place, `--offline` uses no network, `--help` lists the rest
   mutants <ARGUMENTS…> Plant faults in a copy of the sources, one at a time, and write down what finds each: `--minutes N`
@@ -96,6 +98,8 @@ pub(crate) enum Verb {
     Conformance,
     /// Try the server with Schemathesis, with these arguments of it, and with a generated client.
     Http(Vec<OsString>),
+    /// Take pictures of the pages into this folder.
+    Screenshots(OsString),
     /// Make packages with these arguments.
     Dist(Vec<OsString>),
     /// Run this example of the simulation with these arguments.
@@ -125,6 +129,10 @@ impl Verb {
             Some("bench") => return Ok(Self::Bench(arguments)),
             Some("sim") => return Ok(Self::Simulation("sim", arguments)),
             Some("dist") => return Ok(Self::Dist(arguments)),
+            Some("screenshots") => match <[OsString; 2]>::try_from(arguments) {
+                Ok([flag, folder]) if flag == "--to" => return Ok(Self::Screenshots(folder)),
+                _ => bail!("`screenshots` takes `--to <FOLDER>`"),
+            },
             Some("http") => return Ok(Self::Http(arguments)),
             Some("soak") => return Ok(Self::Soak(arguments)),
             Some("crashbench") => return Ok(Self::Crashbench(arguments)),

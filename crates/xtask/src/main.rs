@@ -72,6 +72,14 @@ fn dispatch(arguments: Vec<OsString>) -> anyhow::Result<ExitCode> {
             }
             perform(&mut command)?;
         }
+        Verb::Screenshots(folder) => {
+            let folder = std::path::absolute(folder)?;
+            std::fs::create_dir_all(&folder)?;
+            let test = ["test", "--locked", "--workspace", "--test", "browser", "--bin", "dalsegno", "--"];
+            let only = ["--ignored", "--exact", "pictures::of_all_pages"];
+            perform(cargo().args(test).args(only).env("DALSEGNO_SCREENSHOTS", &folder))?;
+            println!("the pictures are in {}", folder.display());
+        }
         Verb::Dist(arguments) => return dist::run(arguments),
         Verb::Conformance => conformance::run()?,
         Verb::Http(arguments) => http::run(&arguments)?,

@@ -204,6 +204,13 @@ impl Chromium {
         self.call("Emulation.setDeviceMetricsOverride", &size);
     }
 
+    /// A picture of the whole page, however long it is, as PNG.
+    pub(crate) fn picture(&mut self) -> Vec<u8> {
+        let asked = json!({ "format": "png", "captureBeyondViewport": true });
+        let picture = self.call("Page.captureScreenshot", &asked)["data"].as_str().unwrap().to_owned();
+        data_encoding::BASE64.decode(picture.as_bytes()).unwrap()
+    }
+
     /// What went wrong on the page: exceptions, and all that its policy refused.
     pub(crate) fn troubles(&self) -> Vec<&Value> {
         let wrong = |event: &&Value| {

@@ -12,6 +12,7 @@ use crate::support::Workspace;
 
 mod chromium;
 mod pages;
+mod pictures;
 #[expect(
     dead_code,
     unused_macros,

@@ -11,14 +11,14 @@ use crate::support::Workspace;
 use crate::{HOSTILE, desk};
 
 /// A server process, with the link that it prints.
-struct Served {
+pub(crate) struct Served {
     child: Child,
     link: String,
-    place: String,
+    pub(crate) place: String,
 }
 
 impl Served {
-    fn start(workspace: &Workspace) -> Self {
+    pub(crate) fn start(workspace: &Workspace) -> Self {
         let arguments = ["serve", "--address", "127.0.0.1:0", "--format", "jsonl", "--sign-in-link"];
         let mut command = workspace.command(&arguments);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
@@ -60,7 +60,7 @@ fn a_sign_in_link_is_printed_where_it_is_asked_for_and_not_into_a_log() {
 }
 
 /// The same desk, whose tool waits for a person.
-fn guarded(said: &str) -> Workspace {
+pub(crate) fn guarded(said: &str) -> Workspace {
     let workspace = desk(said);
     workspace.write(
         "agents/desk.toml",
@@ -223,6 +223,12 @@ fn pages_fit_a_small_screen_are_dark_where_a_person_wants_it_and_ask_for_a_key_w
         &format!("{run}/steps/2"),
         "/inbox",
         "/diff",
+        "/agents",
+        "/agents/desk",
+        "/tools",
+        "/tools/refunds",
+        "/tenants",
+        "/chat",
         &format!("{run}/replay"),
         &format!("{run}/fork"),
     ];
@@ -292,3 +298,110 @@ fn a_long_run_has_few_rows_on_the_page_however_far_it_is_scrolled() {
     page.until(&format!("{H1} === 'Step 600' && document.querySelectorAll('.rail li').length === 100"));
     assert_eq!(page.troubles(), Vec::<&Value>::new());
 }
+
+/// A browser that is signed in with a key that changes documents.
+pub(crate) fn operator(browser: &std::path::Path, workspace: &Workspace, served: &Served) -> Chromium {
+    let scopes = [
+        "runs:list",
+        "runs:read",
+        "runs:write",
+        "answers:write",
+        "agents:read",
+        "agents:write",
+        "tools:read",
+        "tools:write",
+    ];
+    let mut arguments = vec!["key", "add", "--all-tenants"];
+    arguments.extend(scopes.iter().flat_map(|scope| ["--scope", scope]));
+    let key = workspace.json(&arguments)["key"].as_str().unwrap().to_owned();
+    let mut page = Chromium::online(browser);
+    page.size(1440, 900);
+    page.visit(&format!("{}/sign-in", served.place));
+    page.until("document.getElementById('key')");
+    page.ask("document.getElementById('key').focus()");
+    page.write(&key);
+    page.press("Enter");
+    page.until("location.pathname === '/runs'");
+    page
+}
+
+#[test]
+fn a_broken_tool_is_underlined_where_it_is_wrong_while_a_person_types() {
+    let Some(browser) = found() else { return };
+    let workspace = desk("10");
+    let served = Served::start(&workspace);
+    let mut page = operator(&browser, &workspace, &served);
+    page.visit(&format!("{}/tools", served.place));
+    page.until("document.querySelector('a[data-open]')");
+    page.press("j");
+    page.press("Enter");
+    page.until(&format!("{H1} === 'refunds'"));
+    page.ask("document.getElementById('text').focus(); document.getElementById('text').select()");
+    let tool = std::fs::read_to_string(workspace.path("tools/refunds.json"))
+        .unwrap()
+        .replace("Pays a sum back.", HOSTILE_TOOL);
+    page.write(&tool.replace("\"respond\"", "\"recpond\""));
+    page.until("document.querySelector('#layer mark')");
+    page.until("document.getElementById('verdict').textContent.includes('cannot be saved')");
+    assert_eq!(page.text("document.querySelector('#layer mark').textContent"), "\"recpond\"");
+    // The marks lie exactly where the words are: both layers break lines alike.
+    for width in [320, 1440] {
+        page.size(width, 900);
+        page.until(&format!("innerWidth === {width}"));
+        assert!(page.ask("document.documentElement.scrollWidth").as_u64() <= Some(width.into()), "{width}");
+        let over = "document.getElementById('text').scrollHeight <= document.getElementById('layer').offsetHeight + 1";
+        assert_eq!(page.ask(over), true, "{width}");
+    }
+    accessible(&mut page, "/tools/refunds");
+    assert_ne!(page.text("document.title"), "taken");
+}
+
+#[test]
+fn a_conversation_is_held_with_a_keyboard_and_its_call_is_approved_in_place() {
+    let Some(browser) = found() else { return };
+    let workspace = guarded("10");
+    let served = Served::start(&workspace);
+    let mut page = signed_in(&browser, &served);
+    page.visit(&format!("{}/chat?agent=desk", served.place));
+    page.until("document.getElementById('message')");
+    page.ask("document.getElementById('message').focus()");
+    page.write("Please pay <b>10</b>.");
+    page.press("Tab");
+    page.press("Enter");
+    page.until("document.querySelector('.turn .waits')");
+    assert_eq!(page.ask("document.querySelectorAll('.turn b').length"), 0, "a message is text");
+    // A message that is being typed outlives what comes in above it.
+    page.ask("document.querySelector('button[value=approve]').focus()");
+    page.press("Enter");
+    page.until("document.querySelector('.turn .mark.good') && !document.querySelector('.waits')");
+    page.until("document.querySelector('.theirs .said').textContent.includes('Paid: 10')");
+    accessible(&mut page, "/chat");
+    page.size(320, 800);
+    page.until("innerWidth === 320");
+    assert!(page.ask("document.documentElement.scrollWidth").as_u64() <= Some(320));
+    assert_eq!(page.troubles(), Vec::<&Value>::new());
+}
+
+#[test]
+fn rows_neither_come_nor_go_under_the_focus_and_are_told_to_who_does_not_see_them() {
+    let Some(browser) = found() else { return };
+    let workspace = desk("10");
+    workspace.succeed(&["run", "desk", "First."]);
+    let served = Served::start(&workspace);
+    let mut page = signed_in(&browser, &served);
+    page.until("document.querySelector('a[data-open]')");
+    page.press("j");
+    let place = "document.activeElement.getBoundingClientRect().top";
+    let before = page.text(place);
+    workspace.succeed(&["run", "desk", "Second."]);
+    page.until("!document.getElementById('held').hidden");
+    assert_eq!(page.text("document.getElementById('held').textContent"), "Show 1 new");
+    assert_eq!(page.text(place), before, "what a person looks at has not moved");
+    page.ask("document.getElementById('held').click()");
+    page.until("document.querySelectorAll('a[data-open]').length === 2");
+    page.until("document.getElementById('held').hidden && document.getElementById('news').textContent.startsWith('desk ')");
+    assert_eq!(page.troubles(), Vec::<&Value>::new());
+}
+
+/// What would act in a description, if a page made markup of it.
+const HOSTILE_TOOL: &str = "</textarea><img src=x onerror=document.title='taken'>";

@@ -26,16 +26,16 @@ pub(crate) struct ToolListing {
 #[derive(Serialize, ToSchema)]
 pub(crate) struct ListedTool {
     /// Its name.
-    name: String,
+    pub(crate) name: String,
     /// Whose the document is: `workspace` or `tenant`.
-    of: &'static str,
+    pub(crate) of: &'static str,
     /// Where it comes from: `file`, `catalogue`, or `features` of the tenant's document.
-    layer: &'static str,
+    pub(crate) layer: &'static str,
     /// The version: the hash of the text.
     #[serde(skip_serializing_if = "Option::is_none")]
-    version: Option<String>,
+    pub(crate) version: Option<String>,
     /// The names of its tools, as agents allow them.
-    tools: Vec<String>,
+    pub(crate) tools: Vec<String>,
 }
 
 /// Tenants.
@@ -104,11 +104,11 @@ pub(crate) async fn tenants(
     Json(TenantListing { items: seen.map(tenant).collect() })
 }
 
-fn of_tenant(workspace: &Workspace, tenant: &str) -> Vec<ListedTool> {
+pub(crate) fn of_tenant(workspace: &Workspace, tenant: &str) -> Vec<ListedTool> {
     listed(workspace.toolkits_for(tenant), workspace.tenants.get(tenant))
 }
 
-fn listed(
+pub(crate) fn listed(
     files: BTreeMap<&str, &ToolkitFile>,
     tenant: Option<&dalsegno_workspace::Tenant>,
 ) -> Vec<ListedTool> {

@@ -2,13 +2,13 @@
 
 mod described;
 mod etag;
-mod list;
-mod show;
-mod target;
-mod tell;
-mod trying;
+pub(crate) mod list;
+pub(crate) mod show;
+pub(crate) mod target;
+pub(crate) mod tell;
+pub(crate) mod trying;
 mod turns;
-mod write;
+pub(crate) mod write;
 
 use axum::routing::{delete, get, post, put};
 

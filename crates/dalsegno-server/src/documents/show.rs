@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use dalsegno_access::Access;
 use dalsegno_catalogue::{DocumentId, Version, VersionEntry};
-use dalsegno_runtime::ShownDocument;
+use dalsegno_runtime::{DocumentFailure, ShownDocument};
 use dalsegno_wire::schema;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -87,15 +87,25 @@ pub(crate) async fn versions(
     Ok(Json(DocumentVersions { items: versions.iter().map(DocumentVersion::of).collect() }))
 }
 
-/// The document in use. The work is done to its end when the client gives up, and keeps the turn of its key until then.
+/// The document in use.
 async fn shown(shared: &Arc<Shared>, access: &Access, id: &DocumentId) -> Result<ShownDocument, Problem> {
+    in_use(shared, access, id).await?.map_err(|failure| tell::failure(failure, access))
+}
+
+/// The document in use, or why it cannot be shown. The work is done to its end when the client gives up, and keeps the turn of its
+/// key until then.
+pub(crate) async fn in_use(
+    shared: &Arc<Shared>,
+    access: &Access,
+    id: &DocumentId,
+) -> Result<Result<ShownDocument, DocumentFailure>, Problem> {
     let turn = shared.turns.of(access).await;
     let (engine, id) = (shared.engine.clone(), id.clone());
-    let shown = Shared::whole(async move {
+    Shared::whole(async move {
         let _turn = turn;
         Ok(engine.document(&id).await)
-    });
-    shown.await?.map_err(|failure| tell::failure(failure, access))
+    })
+    .await
 }
 
 /// The text of one version.

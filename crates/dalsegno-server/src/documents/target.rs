@@ -44,7 +44,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Target {
 }
 
 /// The answer for a document that is not there, or belongs to another tenant: the same in both cases.
-pub(super) fn no_document() -> Problem {
+pub(crate) fn no_document() -> Problem {
     Problem::new(
         Code::NotFound,
         "there is no such document",

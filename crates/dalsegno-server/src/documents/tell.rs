@@ -103,41 +103,41 @@ pub(super) fn time(millis: u64) -> String {
 pub(crate) struct Diagnostic {
     /// The stable name of the diagnostic; it has a page in the book.
     #[schema(value_type = String)]
-    code: FoundCode,
+    pub(crate) code: FoundCode,
     /// `error`, `warning` or `note`.
     #[schema(value_type = String)]
-    severity: Severity,
+    pub(crate) severity: Severity,
     /// What is wrong.
-    message: String,
+    pub(crate) message: String,
     /// The document.
     #[serde(skip_serializing_if = "Option::is_none")]
-    file: Option<String>,
+    pub(crate) file: Option<String>,
     /// What stands at the place.
     #[serde(skip_serializing_if = "Option::is_none")]
-    label: Option<String>,
+    pub(crate) label: Option<String>,
     /// What to do.
     #[serde(skip_serializing_if = "Option::is_none")]
-    help: Option<String>,
+    pub(crate) help: Option<String>,
     #[serde(flatten)]
-    place: Option<Spot>,
+    pub(crate) place: Option<Spot>,
 }
 
 /// A place in a text.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub(crate) struct Spot {
     /// The line, from 1.
-    line: usize,
+    pub(crate) line: usize,
     /// The column, from 1.
-    column: usize,
+    pub(crate) column: usize,
     /// The byte at which the place begins.
-    offset: usize,
+    pub(crate) offset: usize,
     /// The bytes of the place.
-    length: usize,
+    pub(crate) length: usize,
 }
 
 /// Problems of documents, as far as the client may read of them. With the key of a tenant those of its own documents are told in
 /// full; of others no more than which agent it is, since their words may quote what is not the tenant's.
-pub(super) fn diagnostics(found: &[Found], access: &Access) -> Vec<Diagnostic> {
+pub(crate) fn diagnostics(found: &[Found], access: &Access) -> Vec<Diagnostic> {
     found.iter().take(DIAGNOSTICS_MAX).map(|found| diagnostic(found, access)).collect()
 }
 
@@ -176,7 +176,7 @@ fn is_of(file: &Path, tenant: &str) -> bool {
     file == tenants.join(format!("{tenant}.toml")) || file.starts_with(tenants.join(tenant))
 }
 
-fn slashes(file: &Path) -> String {
+pub(crate) fn slashes(file: &Path) -> String {
     file.iter().map(|part| part.to_string_lossy()).collect::<Vec<_>>().join("/")
 }
 
@@ -197,7 +197,7 @@ fn quoted(names: &[&str]) -> String {
 }
 
 /// The answer to a request that failed.
-pub(super) fn failure(failure: DocumentFailure, access: &Access) -> Problem {
+pub(crate) fn failure(failure: DocumentFailure, access: &Access) -> Problem {
     match failure {
         DocumentFailure::Unknown => no_document(),
         DocumentFailure::Invalid(check) => invalid(&check, access),

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use dalsegno_access::Scope;
-use dalsegno_catalogue::Limits;
+use dalsegno_access::{Access, Scope};
+use dalsegno_catalogue::{DocumentId, Limits};
 use dalsegno_core::ToolOwner;
 use dalsegno_runtime::{
     DocumentCheck, DocumentFailure, ErrorKind, TrialError, TrialOptions, TrialRecording, document_place,
@@ -28,27 +28,27 @@ use crate::shared::Shared;
 pub(crate) struct Try {
     /// A document that need not be written; the one in use by default.
     #[serde(default)]
-    document: Option<Value>,
+    pub(crate) document: Option<Value>,
     /// The action of a toolkit.
     #[serde(default)]
-    action: Option<String>,
+    pub(crate) action: Option<String>,
     /// The arguments.
     #[serde(default = "nothing")]
-    params: Value,
+    pub(crate) params: Value,
     /// What is known of the user, as a start has it.
     #[serde(default = "nothing")]
     #[schema(value_type = Object)]
-    user: Value,
+    pub(crate) user: Value,
     /// On whose behalf, for a document that all tenants share.
     #[serde(default)]
-    tenant: Option<String>,
+    pub(crate) tenant: Option<String>,
     /// Whether requests are sent.
     #[serde(default)]
-    live: bool,
+    pub(crate) live: bool,
     /// What the requests are answered with where none is sent, as an earlier try returned it.
     #[serde(default)]
     #[schema(value_type = Option<Object>)]
-    recording: Option<TrialRecording>,
+    pub(crate) recording: Option<TrialRecording>,
 }
 
 /// What came of a try.
@@ -56,12 +56,12 @@ pub(crate) struct Try {
 pub(crate) struct Tried {
     /// The outcome of the call.
     #[schema(value_type = Object)]
-    outcome: Value,
+    pub(crate) outcome: Value,
     /// What it would remember in the memory of an agent.
-    writes: Value,
+    pub(crate) writes: Value,
     /// The requests with their answers, to be sent as `recording`.
     #[schema(value_type = Object)]
-    recording: TrialRecording,
+    pub(crate) recording: TrialRecording,
 }
 
 fn nothing() -> Value {
@@ -73,6 +73,16 @@ pub(crate) async fn trial(
     Target { access, id, .. }: Target,
     body::Json(asked): body::Json<Try>,
 ) -> Result<Json<Tried>, Problem> {
+    perform(&shared, &access, &id, asked).await.map(Json)
+}
+
+/// Tries a tool on behalf of a client.
+pub(crate) async fn perform(
+    shared: &Shared,
+    access: &Access,
+    id: &DocumentId,
+    asked: Try,
+) -> Result<Tried, Problem> {
     let Try { document, action, params, user, tenant, live, recording } = asked;
     if !user.is_object() {
         let problem =
@@ -108,9 +118,9 @@ pub(crate) async fn trial(
                 let problem = Problem::new(Code::TooLarge, detail, "split it into several documents");
                 return Err(problem.at("/document", "is too long"));
             }
-            let source = document_place(&id).source();
+            let source = document_place(id).source();
             let parsed = parse(&workspace, &source, &document)
-                .map_err(|check| tell::failure(DocumentFailure::Invalid(Box::new(check)), &access))?;
+                .map_err(|check| tell::failure(DocumentFailure::Invalid(Box::new(check)), access))?;
             (parsed.toolkit, ToolOwner::Tenant(tenant.clone()))
         }
         None => {
@@ -157,11 +167,11 @@ pub(crate) async fn trial(
         })
     });
     let trial = tried.await?.map_err(failed)?;
-    Ok(Json(Tried {
+    Ok(Tried {
         outcome: json!(trial.finished.outcome),
         writes: json!(trial.finished.writes),
         recording: trial.recording,
-    }))
+    })
 }
 
 fn parse(workspace: &Workspace, source: &Path, document: &Value) -> Result<ToolkitFile, DocumentCheck> {

@@ -8,8 +8,8 @@ use axum::http::header::{CONTENT_TYPE, ETAG, LOCATION};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use dalsegno_access::{Access, Scope};
-use dalsegno_catalogue::{Author, DocumentKind, Limits};
-use dalsegno_runtime::{DocumentChange, DocumentChanged};
+use dalsegno_catalogue::{Author, DocumentId, DocumentKind, Limits};
+use dalsegno_runtime::{DocumentChange, DocumentChanged, DocumentCheck, DocumentFailure, Expected};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -60,20 +60,7 @@ pub(crate) async fn put(
     let expected = etag::expected(&headers)?;
     let path = request.uri().path().to_owned();
     let text = document(&shared, id.kind(), request).await?;
-    let change = DocumentChange {
-        id: id.clone(),
-        text: Some(text),
-        expected,
-        by: author(&access),
-        may_set_terms: access.may(Scope::TenantsAdmin),
-    };
-    let turn = shared.turns.of(&access).await;
-    let engine = shared.engine.clone();
-    let changed = Shared::whole(async move {
-        let _turn = turn;
-        Ok(engine.change_document(change).await)
-    });
-    let changed = changed.await?;
+    let changed = change(&shared, &access, &id, Some(text), expected).await?;
     let changed = changed.map_err(|failure| tell::failure(failure, &access))?;
     let DocumentChanged { is_first, shown: Some(shown), warnings, .. } = changed else {
         return Err(super::target::no_document());
@@ -96,20 +83,7 @@ pub(crate) async fn delete(
     headers: HeaderMap,
 ) -> Result<Json<Uncovered>, Problem> {
     let expected = etag::expected(&headers)?;
-    let change = DocumentChange {
-        id: id.clone(),
-        text: None,
-        expected,
-        by: author(&access),
-        may_set_terms: access.may(Scope::TenantsAdmin),
-    };
-    let turn = shared.turns.of(&access).await;
-    let engine = shared.engine.clone();
-    let changed = Shared::whole(async move {
-        let _turn = turn;
-        Ok(engine.change_document(change).await)
-    });
-    let changed = changed.await?;
+    let changed = change(&shared, &access, &id, None, expected).await?;
     let changed = changed.map_err(|failure| tell::failure(failure, &access))?;
     Ok(Json(Uncovered { uncovers: changed.shown.map(|shown| DocumentEntry::of(&id, &shown)) }))
 }
@@ -121,14 +95,8 @@ pub(crate) async fn check(
     request: Request,
 ) -> Result<Json<CheckedDocument>, Problem> {
     let text = document(&shared, id.kind(), request).await?;
-    let turn = shared.turns.of(&access).await;
-    let engine = shared.engine.clone();
-    // The turn ends with the work, and not when the client gives up.
-    let checked = Shared::whole(async move {
-        let _turn = turn;
-        Ok(engine.check_document(&id, Some(text)).await)
-    });
-    let checked = checked.await?.map_err(|failure| tell::failure(failure, &access))?;
+    let checked = judge(&shared, &access, &id, text).await?;
+    let checked = checked.map_err(|failure| tell::failure(failure, &access))?;
     let is_good = checked.errors.is_empty() && checked.agents.is_empty();
     let found: Vec<_> = checked.errors.iter().chain(&checked.warnings).cloned().collect();
     let scopes: &[&str] = if checked.changes_terms { &[Scope::TenantsAdmin.as_str()] } else { &[] };
@@ -138,6 +106,42 @@ pub(crate) async fn check(
         agents: checked.agents.into_iter().collect(),
         scopes: scopes.iter().map(|scope| (*scope).to_owned()).collect(),
     }))
+}
+
+/// Changes a document on behalf of a client; without a text it is deleted.
+pub(crate) async fn change(
+    shared: &Arc<Shared>,
+    access: &Access,
+    id: &DocumentId,
+    text: Option<String>,
+    expected: Expected,
+) -> Result<Result<DocumentChanged, DocumentFailure>, Problem> {
+    let by = author(access);
+    let may_set_terms = access.may(Scope::TenantsAdmin);
+    let change = DocumentChange { id: id.clone(), text, expected, by, may_set_terms };
+    let turn = shared.turns.of(access).await;
+    let engine = shared.engine.clone();
+    Shared::whole(async move {
+        let _turn = turn;
+        Ok(engine.change_document(change).await)
+    })
+    .await
+}
+
+/// Checks a text in the place of a document. The turn ends with the work, and not when the client gives up.
+pub(crate) async fn judge(
+    shared: &Arc<Shared>,
+    access: &Access,
+    id: &DocumentId,
+    text: String,
+) -> Result<Result<DocumentCheck, DocumentFailure>, Problem> {
+    let turn = shared.turns.of(access).await;
+    let (engine, id) = (shared.engine.clone(), id.clone());
+    Shared::whole(async move {
+        let _turn = turn;
+        Ok(engine.check_document(&id, Some(text)).await)
+    })
+    .await
 }
 
 /// Reads the text of a document.
@@ -155,21 +159,27 @@ async fn document(shared: &Shared, kind: DocumentKind, request: Request) -> Resu
         return Err(problem.with_status(StatusCode::UNSUPPORTED_MEDIA_TYPE));
     }
     let bytes = body::collect(request.into_body(), shared.settings.body).await?;
+    bounded(kind, &bytes)?;
+    String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        let detail = format!("the document is not UTF-8: byte {at} is not part of a character");
+        Problem::new(Code::BadRequest, detail, "send it as UTF-8")
+    })
+}
+
+/// Refuses a document that is too long, or nested too deep.
+pub(crate) fn bounded(kind: DocumentKind, bytes: &[u8]) -> Result<(), Problem> {
     let most = Limits::default().document;
     if bytes.len() as u64 > most {
         let detail = format!("the document has {} bytes, and at most {most} are taken", bytes.len());
         return Err(Problem::new(Code::TooLarge, detail, "split it into several documents"));
     }
     // TOML has a limit of its own, in its reader.
-    if kind == DocumentKind::Tool && body::depth(&bytes) > body::DEPTH {
+    if kind == DocumentKind::Tool && body::depth(bytes) > body::DEPTH {
         let detail = format!("the document is nested deeper than {} levels", body::DEPTH);
         return Err(Problem::new(Code::BadRequest, detail, "send one with fewer levels"));
     }
-    String::from_utf8(bytes).map_err(|error| {
-        let at = error.utf8_error().valid_up_to();
-        let detail = format!("the document is not UTF-8: byte {at} is not part of a character");
-        Problem::new(Code::BadRequest, detail, "send it as UTF-8")
-    })
+    Ok(())
 }
 
 fn author(access: &Access) -> Author {

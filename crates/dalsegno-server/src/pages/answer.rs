@@ -63,8 +63,16 @@ pub(super) async fn answer(
         ..WaitingCard::of(waits, summary.agent.as_str(), shell.may_answer, &back)
     };
     let (cards, tabs, next, done) = (vec![card], Vec::new(), None, None);
-    let page =
-        InboxPage { shell, cards, tabs, next, first: Some("/inbox".to_owned()), is_filtered: false, done };
+    let page = InboxPage {
+        shell,
+        cards,
+        tabs,
+        next,
+        first: Some("/inbox".to_owned()),
+        is_filtered: false,
+        done,
+        live: None,
+    };
     Ok(with_status(status, &page))
 }
 

@@ -10,7 +10,7 @@ use dalsegno_web::inbox::{InboxPage, WaitingCard};
 use dalsegno_web::runs::{Tab, encoded};
 use serde::Deserialize;
 
-use super::{html, shell};
+use super::{html, live, shell};
 use crate::guard::Client;
 use crate::inbox;
 use crate::params::Params;
@@ -48,6 +48,10 @@ pub(super) async fn list(
 ) -> Result<Response, Problem> {
     let shell = shell(&access, Section::Inbox);
     let is_first = cursor.is_none();
+    let live = match is_first {
+        true => live(&shared, &access, "/v1/runs").await,
+        false => None,
+    };
     let asked = inbox::Query { kind, cursor, ..inbox::Query::default() };
     let found = inbox::find(&shared, &access, asked).await?;
     let address = KINDS.iter().find(|(of, ..)| *of == kind).map_or("/inbox", |(.., address)| *address);
@@ -71,6 +75,7 @@ pub(super) async fn list(
         first: (!is_first).then(|| address.to_owned()),
         is_filtered: kind.is_some(),
         done: done.map(str::to_owned),
+        live,
         shell,
     }))
 }

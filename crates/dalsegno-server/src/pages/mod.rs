@@ -5,7 +5,10 @@
 
 mod answer;
 mod assets;
+mod chat;
 mod diff;
+mod document;
+mod documents;
 mod fork;
 mod form;
 mod inbox;
@@ -27,9 +30,10 @@ use axum::response::{Html, IntoResponse as _, Redirect, Response};
 use axum::routing::{MethodRouter, get, post};
 use dalsegno_access::{Access, Scope, Tickets};
 use dalsegno_web::notice::NoticePage;
-use dalsegno_web::{Section, Shell, Template};
+use dalsegno_web::{Live, Section, Shell, Template};
 
 use self::walks::Walks;
+use crate::changes;
 use crate::problem::{Code, Problem, Told};
 use crate::shared::Shared;
 
@@ -59,8 +63,10 @@ type Handler = MethodRouter<Arc<Shared>>;
 
 /// The addresses of the pages, each with the scope that it needs.
 fn table() -> Vec<(&'static str, Scope, Handler)> {
-    use Scope::{AnswersWrite, RunsList, RunsRead, RunsWrite};
-    vec![
+    use Scope::{
+        AgentsRead, AgentsWrite, AnswersWrite, RunsList, RunsRead, RunsWrite, ToolsRead, ToolsWrite,
+    };
+    let mut table = vec![
         ("/runs", RunsList, get(runs::list)),
         ("/runs/{id}", RunsRead, get(run::show)),
         ("/runs/{id}/steps/{step}", RunsRead, get(step::show)),
@@ -70,7 +76,28 @@ fn table() -> Vec<(&'static str, Scope, Handler)> {
         ("/runs/{id}/answers", AnswersWrite, post(answer::answer)),
         ("/inbox", RunsRead, get(inbox::list)),
         ("/diff", RunsRead, get(diff::show)),
-    ]
+        ("/chat", RunsRead, get(chat::show)),
+        ("/chat", RunsWrite, post(chat::say)),
+        ("/agents", AgentsRead, get(documents::agents)),
+        ("/tools", ToolsRead, get(documents::tools)),
+        ("/tenants", ToolsRead, get(documents::tenants)),
+        ("/tenants/{tenant}/tools", ToolsRead, get(documents::tools_of)),
+        ("/agents/{agent}/versions/{version}", AgentsRead, get(document::version)),
+        ("/tools/{tool}/versions/{version}", ToolsRead, get(document::version)),
+        ("/tenants/{tenant}/versions/{version}", ToolsRead, get(document::version)),
+        ("/tenants/{tenant}/tools/{tool}/versions/{version}", ToolsRead, get(document::version)),
+    ];
+    for (path, reads, writes) in [
+        ("/agents/{agent}", AgentsRead, AgentsWrite),
+        ("/tools/{tool}", ToolsRead, ToolsWrite),
+        ("/tenants/{tenant}", ToolsRead, ToolsWrite),
+        ("/tenants/{tenant}/tools/{tool}", ToolsRead, ToolsWrite),
+    ] {
+        table.push((path, reads, get(document::show)));
+        // What comes back is the page, with all that it shows.
+        table.push((path, writes, post(document::send)));
+    }
+    table
 }
 
 /// The handlers of the pages.
@@ -126,16 +153,41 @@ fn with_status(status: StatusCode, page: &impl Template) -> Response {
     }
 }
 
+/// Says whether a person may talk with agents: start runs, and read what comes of them.
+fn may_chat(access: &Access) -> bool {
+    access.may(Scope::RunsWrite) && access.may(Scope::RunsRead)
+}
+
 /// What surrounds a page for who has this access.
 pub(crate) fn shell(access: &Access, section: Section) -> Shell {
     let may_write = access.may(Scope::RunsWrite);
+    let offered = [
+        (Section::Runs, Scope::RunsList),
+        (Section::Inbox, Scope::RunsRead),
+        (Section::Diff, Scope::RunsRead),
+        (Section::Agents, Scope::AgentsRead),
+        (Section::Tools, Scope::ToolsRead),
+    ];
+    let sections = offered.into_iter().filter(|(_, scope)| access.may(*scope)).map(|(section, _)| section);
+    let sections = sections.chain(may_chat(access).then_some(Section::Chat));
     Shell {
         section,
+        sections: sections.collect(),
         actor: access.actor(),
         reach: access.tenant().map_or_else(|| "all tenants".to_owned(), str::to_owned),
         may_answer: access.may(Scope::AnswersWrite),
         may_write,
     }
+}
+
+/// What a list follows: the changes of runs after the place at which this is called, which has to be before the list is read.
+async fn live(shared: &Shared, access: &Access, stream: impl Into<String>) -> Option<Live> {
+    if !access.may(Scope::RunsList) {
+        return None;
+    }
+    // Without a place the page is as it was when it was loaded.
+    let after = changes::now(shared).await.ok()?;
+    Some(Live { stream: stream.into(), after })
 }
 
 /// A problem as a page.

@@ -121,7 +121,10 @@ pub(super) fn stops(walk: &Walk) -> Vec<String> {
 }
 
 /// How a run ended.
-async fn response(shared: &Shared, summary: &RunSummary) -> Result<Option<AgentResponse>, Problem> {
+pub(super) async fn response(
+    shared: &Shared,
+    summary: &RunSummary,
+) -> Result<Option<AgentResponse>, Problem> {
     if !summary.status.is_end() {
         return Ok(None);
     }

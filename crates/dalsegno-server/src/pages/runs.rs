@@ -10,7 +10,7 @@ use dalsegno_web::Section;
 use dalsegno_web::runs::{Filter, RunRow, RunsPage, encoded};
 use serde::Deserialize;
 
-use super::{html, shell};
+use super::{html, live, shell};
 use crate::guard::Client;
 use crate::listing;
 use crate::params::Params;
@@ -61,6 +61,10 @@ pub(super) async fn list(
         cursor,
         ..listing::Query::default()
     };
+    let live = match is_first {
+        true => live(&shared, &access, filter.stream()).await,
+        false => None,
+    };
     let found = listing::find(&shared, &access, asked).await?;
     let now = shared.now();
     let mut rows = Vec::with_capacity(found.items.len());
@@ -83,6 +87,7 @@ pub(super) async fn list(
         first: (!is_first).then_some(address),
         agents,
         problem,
+        live,
         filter,
     }))
 }

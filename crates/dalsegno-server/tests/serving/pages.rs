@@ -476,3 +476,200 @@ async fn what_was_erased_is_on_no_page_that_was_looked_at_before() {
         }
     }
 }
+
+const AGENT: &str = "name = \"echo\"\n[[steps]]\nrespond = \"Now: {{request.text}}\"\n";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_document_is_checked_saved_over_a_version_that_was_seen_and_uncovered_by_forms() {
+    let world = World::new().await;
+    let (browser, key) = Browser::with_key(&world, "*", Scope::ALL).await;
+    let first = browser.get("/agents/echo").await.text;
+    assert!(first.contains("a file of the workspace") && !first.contains("value=\"delete\""), "{first}");
+    let seen = hidden(&first, "version");
+    let send = async |what: &str, version: &str, text: &str| {
+        browser.submit("/agents/echo", &[("version", version), ("text", text), ("do", what)]).await
+    };
+    let broken = AGENT.replace("respond", "answers");
+    let checked = send("check", &seen, &broken).await;
+    assert_eq!(checked.status, 200, "{checked:?}");
+    assert!(checked.text.contains("<mark class=\"error\">answers</mark>"), "{checked:?}");
+    assert!(checked.text.contains("it cannot be saved so") && checked.text.contains("line 3"), "{checked:?}");
+    let refused = send("save", &seen, &broken).await;
+    assert!(refused.status == 422 && refused.text.contains("answers ="), "{refused:?}");
+    let saved = send("save", &seen, AGENT).await;
+    assert_eq!(saved.header("location").as_deref(), Some("/agents/echo?done=saved"), "{saved:?}");
+    assert_eq!(key.start("echo", "x").await["answer"], "Now: x");
+    // Another window has the version from before: it learns who changed what, and keeps what was typed.
+    let other = AGENT.replace("Now", "Mine");
+    let stale = send("save", &seen, &other).await;
+    assert_eq!(stale.status, 412, "{stale:?}");
+    assert!(stale.text.contains("Mine: ") && stale.text.contains(&format!("key {}", key.id)), "{stale:?}");
+    assert!(stale.text.contains("<del>- respond"), "{stale:?}");
+    assert_eq!(key.start("echo", "x").await["answer"], "Now: x", "nothing was written");
+    let over = hidden(&stale.text, "version");
+    assert_eq!(send("save", &over, &other).await.status, 303);
+    let third = browser.get("/agents/echo").await.text;
+    assert!(third.contains("/versions/") && third.contains("value=\"delete\""), "{third}");
+    // The version that was there between them can be read.
+    let earlier = browser.get(&format!("/agents/echo/versions/{over}")).await;
+    assert!(earlier.status == 200 && earlier.text.contains("Now: "), "{earlier:?}");
+    assert!(!earlier.text.contains("<textarea"), "{earlier:?}");
+    assert_eq!(send("delete", &over, "").await.status, 412);
+    let deleted = send("delete", &hidden(&third, "version"), "").await;
+    assert_eq!(deleted.header("location").as_deref(), Some("/agents/echo?done=uncovered"), "{deleted:?}");
+    assert_eq!(key.start("echo", "x").await["answer"], "You said: x");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_session_may_not_do_with_documents_is_not_shown_and_is_refused() {
+    let world = World::new().await;
+    let link = Browser::with_link(&world).await;
+    let page = link.get("/agents/echo").await.text;
+    assert!(page.contains("You said:") && !page.contains("<textarea") && !page.contains("value=\"save\""));
+    let fields = [("version", ""), ("text", AGENT), ("do", "save")];
+    assert_eq!(link.submit("/agents/echo", &fields).await.status, 403);
+    assert_eq!(link.get("/agents/none").await.status, 404);
+    assert!(!link.get("/agents").await.text.contains("name=\"open\""));
+    // The documents that all tenants share are no business of a tenant, and those of another one are not there.
+    let (acme, key) = Browser::with_key(&world, "acme", Scope::ALL).await;
+    assert_eq!(acme.get("/agents/echo").await.status, 403);
+    assert_eq!(acme.submit("/agents/echo", &fields).await.status, 403);
+    let tool = json!({ "name": "till", "actions": [{ "name": "say", "description": "RIVAL-ONLY",
+        "actions": [{ "type": "respond", "message": "x" }] }] })
+    .to_string();
+    let rival = world.all("rival");
+    let put = rival.put("/v1/tenants/rival/tools/till", "json", ("if-none-match", "*"), &tool).await;
+    assert_eq!(put.status, 201, "{put:?}");
+    let seen: Vec<_> = ["rival", "nobody"].map(|tenant| format!("/tenants/{tenant}/tools/till")).to_vec();
+    let mut answers = Vec::new();
+    for path in &seen {
+        let one = acme.get(path).await;
+        answers.push((one.status, one.text));
+        let one = acme.submit(path, &[("version", ""), ("text", &tool), ("do", "save")]).await;
+        answers.push((one.status, one.text));
+    }
+    assert_eq!(answers[..2], answers[2..]);
+    assert_eq!(answers[0].0, 404);
+    for path in ["/tools", "/tenants", "/agents"] {
+        let text = acme.get(path).await.text;
+        assert!(!text.contains("rival") && !text.contains("till"), "{path}: {text}");
+    }
+    assert!(rival.get("/v1/tenants/rival/tools/till").await.text.contains("RIVAL-ONLY"));
+    // Who may write and not read does not read by writing.
+    let (writer, _) = Browser::with_key(&world, "*", &[Scope::RunsList, Scope::AgentsWrite]).await;
+    let answer = writer.submit("/agents/echo", &[("version", ""), ("text", "x"), ("do", "check")]).await;
+    assert!(answer.status == 403 && !answer.text.contains("You said"), "{answer:?}");
+    for origin in [None, Some("https://evil.example")] {
+        let (operator, _) = Browser::with_key(&world, "*", Scope::ALL).await;
+        assert_eq!(operator.submit_from(origin, "/agents/echo", &fields).await.status, 403);
+    }
+    drop(key);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tool_is_begun_tried_before_it_is_saved_and_hostile_text_stays_text() {
+    let world = World::new().await;
+    let (browser, _) = Browser::with_key(&world, "*", Scope::ALL).await;
+    let opened = browser.get("/tools?open=till").await;
+    assert_eq!(opened.header("location").as_deref(), Some("/tools/till"), "{opened:?}");
+    assert!(browser.get("/tools?open=No%20Name").await.text.contains("is no name"));
+    let page = browser.get("/tools/till").await.text;
+    assert!(page.contains("Not written yet"), "{page}");
+    let text =
+        json!({ "name": "till", "actions": [{ "name": "say", "description": "</textarea><script>1</script>",
+        "parameters": [{ "name": "words", "type": "string", "required": true }],
+        "actions": [{ "type": "respond", "message": "{{params.words}}" }] }] })
+        .to_string();
+    let send = async |what: &str, params: &str| {
+        let fields = [
+            ("version", ""),
+            ("text", &*text),
+            ("action", "say"),
+            ("params", params),
+            ("tenant", "acme"),
+            ("do", what),
+        ];
+        browser.submit("/tools/till", &fields).await
+    };
+    let tried = send("try", "{ \"words\": \"<img src=x>\" }").await;
+    assert!(tried.status == 200 && tried.text.contains("Outcome"), "{tried:?}");
+    assert!(tried.text.contains("&lt;img src=x&gt;") && !tried.text.contains("<img"), "{tried:?}");
+    assert!(!tried.text.contains("<script>1"), "{tried:?}");
+    let wrong = send("try", "{").await;
+    assert!(wrong.text.contains("The text of the arguments is not JSON"), "{wrong:?}");
+    // A new document is one that has no errors.
+    let start = browser.get("/agents/fresh").await.text;
+    let (_, rest) = start.split_once("name=\"text\"").unwrap();
+    let (_, rest) = rest.split_once('>').unwrap();
+    let begun =
+        rest.split_once("</textarea>").unwrap().0.trim_start().replace("&#34;", "\"").replace("&quot;", "\"");
+    let saved = browser.submit("/agents/fresh", &[("version", ""), ("text", &begun), ("do", "save")]).await;
+    assert_eq!(saved.status, 303, "{saved:?}");
+    assert_eq!(send("save", "").await.status, 303);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lists_name_the_stream_that_misses_nothing_after_them_and_keep_their_filters() {
+    let world = World::new().await;
+    let (browser, key) = Browser::with_key(&world, "acme", Scope::ALL).await;
+    let page = browser.get("/runs?agent=echo&status=running&root=true").await.text;
+    let part = |name: &str| {
+        let (_, rest) = page.split_once(&format!("data-{name}=\"")).unwrap();
+        rest.split_once('"').unwrap().0.replace("&amp;", "&").replace("&#38;", "&")
+    };
+    // A run that has left a status has to be seen as well.
+    assert_eq!(part("stream"), "/v1/runs?agent=echo&root=true");
+    let (other, run) = (key.start("ask", "x").await, key.start("echo", "x").await);
+    let mut stream = key.follow(&format!("{}&after={}", part("stream"), part("after")), None).await;
+    let event = stream.next().await.unwrap();
+    assert!(event.data.contains(run["run_id"].as_str().unwrap()), "{event:?}");
+    assert!(!event.data.contains(other["run_id"].as_str().unwrap()), "{event:?}");
+    // Without the scope of the stream there is none, and a page that is not the first one does not change.
+    let (reader, _) = Browser::with_key(&world, "acme", &[Scope::RunsRead]).await;
+    assert!(!reader.get("/inbox").await.text.contains("data-stream"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_conversation_is_one_session_and_a_message_is_sent_once_however_often_its_form_is() {
+    let world = World::new().await;
+    let (browser, key) = Browser::with_key(&world, "acme", Scope::ALL).await;
+    let page = browser.get("/chat?agent=echo").await.text;
+    let once = hidden(&page, "key");
+    let say = async |agent: &str, session: &str, once: &str, text: &str| {
+        browser
+            .submit("/chat", &[("agent", agent), ("session", session), ("key", once), ("text", text)])
+            .await
+    };
+    let first = say("echo", "", &once, "<i>one</i>").await;
+    assert_eq!(first.status, 303, "{first:?}");
+    assert_eq!(say("echo", "", &once, "<i>one</i>").await.header("location"), first.header("location"));
+    assert_eq!(world.runs().await, 1, "the form was sent twice");
+    let place = first.header("location").unwrap();
+    let page = browser.get(&place).await.text;
+    let session = hidden(&page, "session");
+    assert!(!session.is_empty() && !page.contains("<i>"), "{page}");
+    let second = say("echo", &session, &hidden(&page, "key"), "two").await;
+    assert_eq!(second.header("location").as_deref(), Some(&*place), "{second:?}");
+    let runs = key.get(&format!("/v1/runs?session={session}")).await.json();
+    assert_eq!(runs["items"].as_array().unwrap().len(), 2, "{runs}");
+    // What cannot be sent comes back, with what was typed.
+    for (agent, text, status) in
+        [("none", "kept words", 422), ("No Name", "kept words", 422), ("echo", " ", 422)]
+    {
+        let refused = say(agent, &session, "", text).await;
+        assert_eq!(refused.status, status, "{refused:?}");
+        assert!(refused.text.contains("was not sent") && refused.text.contains(text), "{refused:?}");
+    }
+    // A tenant reads no session of another one by its name, and starts no run there.
+    let (rival, _) = Browser::with_key(&world, "rival", Scope::ALL).await;
+    let theirs = rival.get(&format!("/chat?agent=echo&session={session}&tenant=acme")).await.text;
+    assert!(!theirs.contains("You said"), "{theirs}");
+    rival.submit("/chat", &[("agent", "echo"), ("tenant", "acme"), ("text", "x")]).await;
+    let runs = key.get("/v1/runs").await.json();
+    assert_eq!(runs["items"].as_array().unwrap().len(), 2, "{runs}");
+    let (reader, _) = Browser::with_key(&world, "acme", &[Scope::RunsList, Scope::RunsRead]).await;
+    assert_eq!(reader.get("/chat?agent=echo").await.status, 403);
+    assert!(!reader.get("/runs").await.text.contains("/chat"));
+    assert_eq!(reader.submit("/chat", &[("agent", "echo"), ("text", "x")]).await.status, 403);
+    assert_eq!(browser.submit_from(None, "/chat", &[("agent", "echo"), ("text", "x")]).await.status, 403);
+}
