@@ -78,7 +78,7 @@ pub struct TriggerError {
     /// The key of the trigger.
     pub key: &'static str,
     /// Why.
-    pub error: EvalError,
+    pub error: Box<EvalError>,
 }
 
 impl Trigger {
@@ -95,7 +95,7 @@ impl Trigger {
             ("headers".to_owned(), Value::Object(texts(delivery.headers))),
             ("query".to_owned(), Value::Object(texts(delivery.query))),
         ]);
-        let failed = |key: &'static str| move |error| TriggerError { key, error };
+        let failed = |key: &'static str| move |error| TriggerError { key, error: Box::new(error) };
         if let Some(when) = &self.when
             && !when.is_true(&scope).map_err(failed("when"))?
         {
