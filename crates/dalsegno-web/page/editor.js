@@ -4,7 +4,7 @@ import { patch } from "./patch.js";
 import { main, parse, say } from "./swap.js";
 
 const PAUSE = 350;
-let waits = 0, asked = null;
+let waits = 0, asked = null, leaves = false;
 let lines = [], nodes = [], marked = new Map();
 
 const form = () => main().querySelector("form[data-check]");
@@ -128,7 +128,8 @@ async function send(event) {
   const typed = field().value, body = new URLSearchParams(new FormData(here, button));
   button.disabled = true;
   try {
-    const answer = await fetch(here.action, { method: "POST", body, headers: { accept: "text/html" } });
+    // Not `here.action`: that is the field of this name.
+    const answer = await fetch(here.getAttribute("action"), { method: "POST", body, headers: { accept: "text/html" } });
     if (answer.status === 401) return location.reload();
     const fresh = parse(await answer.text()).getElementById("main");
     if (fresh?.dataset.page !== "document" || !fresh.querySelector("form[data-check]")) throw new Error("another page");
@@ -170,6 +171,8 @@ export function start() {
     event.preventDefault();
     form().requestSubmit(form().querySelector("button[value=save]"));
   });
-  addEventListener("beforeunload", (event) => { if (unsaved() && !document.activeElement?.matches("button[value]")) event.preventDefault(); });
+  // A form that is sent takes the text along.
+  addEventListener("submit", (event) => { leaves = !event.defaultPrevented; });
+  addEventListener("beforeunload", (event) => { if (unsaved() && !leaves) event.preventDefault(); });
   begin();
 }

@@ -7,7 +7,7 @@ use crate::backoff::{self, NONSENSE};
 use crate::endpoint::{Endpoint, OffReason, Seen};
 use crate::error::WebhookError;
 use crate::event::{Event, delivery_id};
-use crate::send::{Outcome, Sent};
+use crate::send::{SendOutcome, Sent};
 use crate::store::{WebhookStore, on};
 
 /// Most deliveries of an endpoint that wait here. What comes after them waits in the journal.
@@ -38,12 +38,12 @@ pub struct Attempted {
     /// When the attempt began, in milliseconds since the epoch.
     pub began_at: u64,
     /// What came of it.
-    pub result: Attempt,
+    pub result: AttemptResult,
 }
 
 /// What came of an attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Attempt {
+pub enum AttemptResult {
     /// It was sent.
     Sent(Sent),
     /// It was not sent, since it is no longer true: the run was suspended, and has resumed.
@@ -208,8 +208,8 @@ impl WebhookStore {
         let mut news = Vec::new();
         for attempted in attempts {
             match &attempted.result {
-                Attempt::Outdated => forget(&transaction, &attempted.id)?,
-                Attempt::Sent(Sent { outcome: Outcome::Delivered, .. }) => {
+                AttemptResult::Outdated => forget(&transaction, &attempted.id)?,
+                AttemptResult::Sent(Sent { outcome: SendOutcome::Delivered, .. }) => {
                     forget(&transaction, &attempted.id)?;
                     transaction
                         .prepare_cached(
@@ -218,7 +218,7 @@ impl WebhookStore {
                         )?
                         .execute(params![attempted.endpoint, now.cast_signed()])?;
                 }
-                Attempt::Sent(sent) => news.extend(failed(&transaction, attempted, sent, now)?),
+                AttemptResult::Sent(sent) => news.extend(failed(&transaction, attempted, sent, now)?),
             }
         }
         transaction.commit()?;
@@ -290,7 +290,7 @@ fn failed(
     let counts = failing_since.is_none() || failed_at.is_none_or(|at| *began_at >= at);
     let failures = failures.saturating_add(u32::from(counts)).max(1);
     let since = failing_since.unwrap_or(now);
-    let is_gone = sent.outcome == Outcome::Gone;
+    let is_gone = sent.outcome == SendOutcome::Gone;
     let reason = match is_gone {
         true => Some(OffReason::Gone),
         false => backoff::is_over(since, now, failures).then_some(OffReason::Failing),

@@ -41,7 +41,7 @@ pub struct Message {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sent {
     /// What it means.
-    pub outcome: Outcome,
+    pub outcome: SendOutcome,
     /// The status of the answer, if there was one.
     pub status: Option<u16>,
     /// How long the receiver asks to be left alone.
@@ -50,7 +50,7 @@ pub struct Sent {
 
 /// What an attempt means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub enum SendOutcome {
     /// The receiver has accepted it: a status of 2xx.
     Delivered,
     /// The receiver wants nothing further: 410.
@@ -67,7 +67,7 @@ pub enum Outcome {
     Blocked,
 }
 
-impl Outcome {
+impl SendOutcome {
     /// The outcome as a word.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -83,19 +83,21 @@ impl Outcome {
 }
 
 impl Sent {
-    const fn without_answer(outcome: Outcome) -> Self {
+    const fn without_answer(outcome: SendOutcome) -> Self {
         Self { outcome, status: None, retry_after: None }
     }
 
     /// Why it was not accepted, in words that say nothing of what the receiver or a name server answered but a status.
     pub fn failure(&self) -> String {
         match (self.outcome, self.status) {
-            (Outcome::Delivered, _) => "it was accepted".to_owned(),
+            (SendOutcome::Delivered, _) => "it was accepted".to_owned(),
             (_, Some(status)) => format!("the receiver answered with status {status}"),
-            (Outcome::Timeout, _) => format!("no answer within {} s", WITHIN.as_secs()),
-            (Outcome::Blocked, _) => "the address may not be reached".to_owned(),
-            (Outcome::Broken, _) => "the connection was lost before an answer".to_owned(),
-            (Outcome::Gone | Outcome::Refused | Outcome::Unreachable, None) => "no connection".to_owned(),
+            (SendOutcome::Timeout, _) => format!("no answer within {} s", WITHIN.as_secs()),
+            (SendOutcome::Blocked, _) => "the address may not be reached".to_owned(),
+            (SendOutcome::Broken, _) => "the connection was lost before an answer".to_owned(),
+            (SendOutcome::Gone | SendOutcome::Refused | SendOutcome::Unreachable, None) => {
+                "no connection".to_owned()
+            }
         }
     }
 }
@@ -119,12 +121,12 @@ impl Sender {
             Ok(request) => request,
             Err(error) => {
                 tracing::warn!(%error, "a webhook was not sent");
-                return Sent::without_answer(Outcome::Blocked);
+                return Sent::without_answer(SendOutcome::Blocked);
             }
         };
         let client = match Origin::of(&request.url) {
             Ok(origin) => self.client(origin),
-            Err(_) => return Sent::without_answer(Outcome::Blocked),
+            Err(_) => return Sent::without_answer(SendOutcome::Blocked),
         };
         let response = match client.send(request).await {
             Ok(response) => response,
@@ -138,9 +140,9 @@ impl Sender {
         // What it says besides means nothing: it may be endless, and is not waited for.
         let _ = tokio::time::timeout(REST, response.bytes()).await;
         let outcome = match status {
-            status if status.is_success() => Outcome::Delivered,
-            StatusCode::GONE => Outcome::Gone,
-            _ => Outcome::Refused,
+            status if status.is_success() => SendOutcome::Delivered,
+            StatusCode::GONE => SendOutcome::Gone,
+            _ => SendOutcome::Refused,
         };
         Sent { outcome, status: Some(status.as_u16()), retry_after }
     }
@@ -178,12 +180,12 @@ impl Sender {
     }
 }
 
-fn of_error(error: &NetError) -> Outcome {
+fn of_error(error: &NetError) -> SendOutcome {
     match error {
-        NetError::Denied(_) => Outcome::Blocked,
-        NetError::Timeout { .. } => Outcome::Timeout,
-        NetError::Unreachable { .. } | NetError::Setup(_) => Outcome::Unreachable,
-        _ => Outcome::Broken,
+        NetError::Denied(_) => SendOutcome::Blocked,
+        NetError::Timeout { .. } => SendOutcome::Timeout,
+        NetError::Unreachable { .. } | NetError::Setup(_) => SendOutcome::Unreachable,
+        _ => SendOutcome::Broken,
     }
 }
 

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use dalsegno_net::Resolver;
 use dalsegno_webhooks::{
-    Attempt, Attempted, Delivery, Destinations, Endpoint, Event, Message, NewEndpoint, News, OffReason,
-    OpenError, Outcome, Seen, Sender, Sent, WebhookStore,
+    AttemptResult, Attempted, Delivery, Destinations, Endpoint, Event, Message, NewEndpoint, News, OffReason,
+    OpenError, Seen, SendOutcome, Sender, Sent, WebhookStore,
 };
 use tokio::net::TcpListener;
 
@@ -41,10 +41,10 @@ fn due(store: &WebhookStore, endpoint: &Endpoint, now: u64) -> Vec<Delivery> {
     store.due(endpoint, now, 100, |_| false).unwrap()
 }
 
-fn settle(store: &WebhookStore, delivery: &Delivery, outcome: Outcome, at: u64) -> Vec<News> {
+fn settle(store: &WebhookStore, delivery: &Delivery, outcome: SendOutcome, at: u64) -> Vec<News> {
     let sent = Sent { outcome, status: None, retry_after: None };
     let (id, endpoint) = (delivery.id.clone(), delivery.endpoint.id.clone());
-    store.settle(&[Attempted { id, endpoint, began_at: at, result: Attempt::Sent(sent) }], at).unwrap()
+    store.settle(&[Attempted { id, endpoint, began_at: at, result: AttemptResult::Sent(sent) }], at).unwrap()
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn an_end_is_noted_once_and_forgotten_when_it_was_accepted() {
     let waiting = due(&store, &endpoint, 3);
     assert_eq!(waiting.iter().map(|one| one.event).collect::<Vec<_>>(), [Event::Suspended, Event::Completed]);
     assert_eq!(due(&other, &endpoint, 3), waiting, "every process has the same ids");
-    waiting.iter().for_each(|one| assert_eq!(settle(&store, one, Outcome::Delivered, 4), []));
+    waiting.iter().for_each(|one| assert_eq!(settle(&store, one, SendOutcome::Delivered, 4), []));
     other.take(10, &changes, 5).unwrap();
     // What is found out late about an ended run is no other end.
     store.take(12, &[seen(13, &[2; 16], Event::Completed, 7)], 6).unwrap();
@@ -105,7 +105,7 @@ fn one_that_fails_for_a_day_is_off_and_what_it_missed_is_noted_when_it_is_on() {
     let news = loop {
         let delivery = due(&store, &endpoint, now).pop().unwrap();
         assert_eq!(delivery.id, first, "the same id in each attempt");
-        let news = settle(&store, &delivery, Outcome::Refused, now);
+        let news = settle(&store, &delivery, SendOutcome::Refused, now);
         attempts += 1;
         if !news.is_empty() {
             break news;
@@ -133,13 +133,13 @@ fn a_delivery_that_fails_alone_for_a_day_is_given_up_alone() {
     store.take(10, &[seen(11, &[1; 16], Event::Completed, 4)], 0).unwrap();
     let poison = due(&store, &endpoint, 0).pop().unwrap();
     for hour in 0_u8..24 {
-        assert_eq!(settle(&store, &poison, Outcome::Refused, u64::from(hour) * HOUR), []);
+        assert_eq!(settle(&store, &poison, SendOutcome::Refused, u64::from(hour) * HOUR), []);
         let (change, run) = (12 + u64::from(hour), [hour + 2; 16]);
         store.take(change - 1, &[seen(change, &run, Event::Completed, 4)], 0).unwrap();
         let other = due(&store, &endpoint, u64::from(hour) * HOUR + 1).into_iter().find(|one| one.run == run);
-        assert_eq!(settle(&store, &other.unwrap(), Outcome::Delivered, u64::from(hour) * HOUR + 1), []);
+        assert_eq!(settle(&store, &other.unwrap(), SendOutcome::Delivered, u64::from(hour) * HOUR + 1), []);
     }
-    let news = settle(&store, &poison, Outcome::Refused, 24 * HOUR);
+    let news = settle(&store, &poison, SendOutcome::Refused, 24 * HOUR);
     assert_eq!(news, [News::GivenUp { endpoint: endpoint.id.clone(), id: poison.id }]);
     let told = store.find(&endpoint.id).unwrap().unwrap();
     assert_eq!((told.off, told.given_up, told.waiting, told.delivered), (None, 1, 0, 24));
@@ -197,7 +197,7 @@ async fn a_name_that_leads_to_this_machine_is_not_dialled() {
     let secrets = store.secrets(&endpoint, 0);
     let sender = Sender::new(Destinations::with_resolver([], Arc::new(Here)));
     let sent = sender.send(&url, &secrets, message()).await;
-    assert_eq!((sent.outcome, sent.status), (Outcome::Blocked, None));
+    assert_eq!((sent.outcome, sent.status), (SendOutcome::Blocked, None));
     assert!(!sent.failure().contains("127"), "nothing of what a name server said: {}", sent.failure());
     // The same where the operator lists the address: then it is dialled, and this receiver speaks no TLS.
     let listed = [format!("https://127.0.0.1:{port}").parse().unwrap()];
@@ -206,5 +206,5 @@ async fn a_name_that_leads_to_this_machine_is_not_dialled() {
         drop(listener.accept().await.unwrap());
     });
     let () = accepted;
-    assert_ne!(sent.outcome, Outcome::Blocked);
+    assert_ne!(sent.outcome, SendOutcome::Blocked);
 }

@@ -240,8 +240,8 @@ fn a_program_that_prints_a_secret_is_found_wherever_it_is_named() {
     let SecretRef::Command(webhook) = &settings.secrets["webhook"] else { panic!() };
     assert_eq!(webhook.program, root.join("bin/print-webhook-key"), "a path is the workspace's");
     let named: Vec<String> = settings.secret_commands().map(|(section, _)| section).collect();
-    let servers = ["servers.crm", "servers.files", "servers.notes", "servers.tickets"];
-    assert_eq!(named, [&["secrets", "models.default"][..], &servers].concat());
+    let others = ["servers.crm", "servers.files", "servers.notes", "servers.tickets", "triggers.payments"];
+    assert_eq!(named, [&["secrets", "models.default"][..], &others].concat());
 }
 
 #[test]

@@ -3,7 +3,9 @@
 use dalsegno_core::Timestamp;
 use dalsegno_runtime::{Clock as _, EngineError, SystemClock};
 use dalsegno_server::{Webhook, test_message};
-use dalsegno_webhooks::{Destinations, Endpoint, Event, NewEndpoint, Outcome, Secret, Sender, WebhookStore};
+use dalsegno_webhooks::{
+    Destinations, Endpoint, Event, NewEndpoint, Secret, SendOutcome, Sender, WebhookStore,
+};
 use serde_json::{Value, json};
 
 use super::Context;
@@ -136,7 +138,7 @@ async fn test(
 ) -> Result<Exit, Error> {
     let now = SystemClock.now().as_millis();
     let sent = sender.send(&endpoint.url, &store.secrets(endpoint, now), test_message(endpoint, now)).await;
-    let is_delivered = sent.outcome == Outcome::Delivered;
+    let is_delivered = sent.outcome == SendOutcome::Delivered;
     let failure = (!is_delivered).then(|| sent.failure());
     if context.format == Format::Json {
         context.output.document(&json!({

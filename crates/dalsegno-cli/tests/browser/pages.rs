@@ -326,7 +326,7 @@ pub(crate) fn operator(browser: &std::path::Path, workspace: &Workspace, served:
 }
 
 #[test]
-fn a_broken_tool_is_underlined_where_it_is_wrong_while_a_person_types() {
+fn a_broken_tool_is_underlined_while_a_person_types_and_one_that_is_mended_is_saved_with_keys_alone() {
     let Some(browser) = found() else { return };
     let workspace = desk("10");
     let served = Served::start(&workspace);
@@ -336,7 +336,7 @@ fn a_broken_tool_is_underlined_where_it_is_wrong_while_a_person_types() {
     page.press("j");
     page.press("Enter");
     page.until(&format!("{H1} === 'refunds'"));
-    page.ask("document.getElementById('text').focus(); document.getElementById('text').select()");
+    page.ask("window.before = true; document.getElementById('text').focus(); document.getElementById('text').select()");
     let tool = std::fs::read_to_string(workspace.path("tools/refunds.json"))
         .unwrap()
         .replace("Pays a sum back.", HOSTILE_TOOL);
@@ -353,7 +353,30 @@ fn a_broken_tool_is_underlined_where_it_is_wrong_while_a_person_types() {
         assert_eq!(page.ask(over), true, "{width}");
     }
     accessible(&mut page, "/tools/refunds");
+    page.ask("document.getElementById('text').select()");
+    page.write(&tool);
+    page.until("!document.querySelector('#layer mark.error') && document.getElementById('verdict').textContent !== ''");
+    page.press_with("s", 2);
+    page.until("document.querySelector('#about .done')?.textContent.startsWith('Saved')");
+    page.until("document.querySelectorAll('.versions tbody tr').length === 1");
+    assert_eq!(page.ask("window.before"), true, "the page was not loaded anew");
+    assert_eq!(page.ask("document.querySelectorAll('main img, main script').length"), 0);
     assert_ne!(page.text("document.title"), "taken");
+    // Another writer is faster: nothing that was typed is lost.
+    page.ask("fetch('/v1/tools/refunds', { method: 'PUT', headers: { 'content-type': 'application/json', 'if-match': '*' }, \
+              body: document.getElementById('text').value.replace('Paid', 'Given') }).then((answer) => answer.status)");
+    page.ask("document.getElementById('text').select()");
+    page.write(&tool.replace("Paid", "Mine"));
+    page.press_with("s", 2);
+    page.until("document.querySelector('.stale del')?.textContent.includes('Paid')");
+    assert!(page.text("document.querySelector('.stale ins').textContent").contains("Given"));
+    assert!(page.text("document.getElementById('text').value").contains("Mine"));
+    page.press_with("s", 2);
+    page.until("document.querySelector('#about .done') && document.querySelectorAll('.versions tbody tr').length === 3");
+    assert!(
+        std::fs::read_to_string(workspace.path("tools/refunds.json")).unwrap().contains("Paid"),
+        "the file is as it was"
+    );
 }
 
 #[test]

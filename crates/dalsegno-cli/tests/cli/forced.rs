@@ -62,7 +62,9 @@ fn what_is_asked_about_is_the_file_though_a_document_stands_in_for_it() {
         false => sorted("urgent"),
     });
     let workspace = changed(&double);
-    crate::catalogue::cover(&workspace, "sorter", SORTER);
+    // A document names no file, so that it has no schema.
+    let (document, _) = SORTER.split_once("\n[output]").unwrap();
+    crate::catalogue::cover(&workspace, "sorter", document);
     let (code, shown, found) = gate(&workspace, &["--asks", "50"]);
     assert_eq!((code, &found["conclusion"]), (Some(3), &json!("differs")), "{shown}");
 }

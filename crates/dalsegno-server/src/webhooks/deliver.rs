@@ -7,7 +7,9 @@ use std::time::Duration;
 use dalsegno_core::RunId;
 use dalsegno_history::Journal;
 use dalsegno_store::{Change, RunStatus};
-use dalsegno_webhooks::{Attempt, Attempted, Delivery, Endpoint, Event, Message, News, Seen, WebhookStore};
+use dalsegno_webhooks::{
+    AttemptResult, Attempted, Delivery, Endpoint, Event, Message, News, Seen, WebhookStore,
+};
 use tokio::sync::watch;
 use tokio::task::{Id, JoinError, JoinSet};
 
@@ -132,8 +134,8 @@ impl Round {
         for attempted in self.done.drain(..) {
             self.under_way.remove(&attempted.id);
             let outcome = match &attempted.result {
-                Attempt::Outdated => "outdated",
-                Attempt::Sent(sent) => sent.outcome.as_str(),
+                AttemptResult::Outdated => "outdated",
+                AttemptResult::Sent(sent) => sent.outcome.as_str(),
             };
             self.shared.telemetry.metrics().webhook_attempted(outcome);
         }
@@ -293,10 +295,10 @@ async fn attempt(shared: Arc<Shared>, delivery: Delivery) -> Option<Attempted> {
     };
     // A run that was pruned is no more, and one that has resumed does not wait: nothing of it is left to tell.
     let summary = summary.filter(|run| delivery.event.is_end() || run.status == RunStatus::Suspended);
-    let Some(summary) = summary else { return attempted(Attempt::Outdated) };
+    let Some(summary) = summary else { return attempted(AttemptResult::Outdated) };
     let body = payload::of_run(journal, &delivery, &summary).await;
     let message = Message { id: delivery.id.clone(), at: began_at / 1_000, body };
     let secrets = shared.webhooks.store.secrets(&delivery.endpoint, began_at);
     let sent = shared.webhooks.sender.send(&delivery.endpoint.url, &secrets, message).await;
-    attempted(Attempt::Sent(sent))
+    attempted(AttemptResult::Sent(sent))
 }

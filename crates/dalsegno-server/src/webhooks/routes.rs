@@ -10,7 +10,7 @@ use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse as _, Response};
 use dalsegno_access::{Access, Scope};
 use dalsegno_core::AgentName;
-use dalsegno_webhooks::{Endpoint, Event, NewEndpoint, Outcome, Secret, WebhookError};
+use dalsegno_webhooks::{Endpoint, Event, NewEndpoint, Secret, SendOutcome, WebhookError};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::routes;
@@ -339,7 +339,7 @@ pub(crate) async fn test(
     let now = shared.now();
     let secrets = shared.webhooks.store.secrets(&endpoint, now);
     let sent = shared.webhooks.sender.send(&endpoint.url, &secrets, test_message(&endpoint, now)).await;
-    let delivered = sent.outcome == Outcome::Delivered;
+    let delivered = sent.outcome == SendOutcome::Delivered;
     Ok(Json(WebhookTest { delivered, status: sent.status, failure: (!delivered).then(|| sent.failure()) }))
 }
 

@@ -235,7 +235,7 @@ async fn a_hostile_document_is_refused_and_the_next_request_is_answered() {
         ("a list", "/v1/tools/x", b"[]".to_vec(), 422),
         ("another name", "/v1/tools/x", says("y", "z").into_bytes(), 422),
         ("a name of the engine", "/v1/tools/memory", says("memory", "z").into_bytes(), 422),
-        ("TOML in TOML", "/v1/agents/x", deep_toml.into_bytes(), 400),
+        ("TOML in TOML", "/v1/agents/x", deep_toml.into_bytes(), 422),
         ("a key of many parts", "/v1/agents/x", dotted.into_bytes(), 422),
         ("another agent", "/v1/agents/x", b"name = \"y\"\n[[steps]]\nrespond = \"x\"\n".to_vec(), 422),
         ("no TOML", "/v1/agents/x", b"\0\0\0".to_vec(), 422),

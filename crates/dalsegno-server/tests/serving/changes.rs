@@ -76,7 +76,7 @@ async fn a_stream_of_runs_has_those_that_match_and_are_in_reach() {
 async fn a_place_that_was_not_given_is_refused_and_pages_link_to_the_next() {
     let world = World::new().await;
     let acme = world.all("acme");
-    let stranger = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+    let stranger = &*"A".repeat(64);
     for (wrong, status, code) in
         [("1", 400, "bad_request"), ("x", 400, "bad_request"), (stranger, 404, "not_found")]
     {

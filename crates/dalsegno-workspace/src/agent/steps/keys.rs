@@ -212,6 +212,7 @@ static ASKED: Shape = Shape::new(
         control::REASONING,
         control::VERBOSITY,
         control::SERVICE_TIER,
+        control::BATCH,
         SCHEMA,
     ],
 );
