@@ -206,7 +206,11 @@ impl Chromium {
 
     /// A picture of the whole page, however long it is, as PNG.
     pub(crate) fn picture(&mut self) -> Vec<u8> {
-        let asked = json!({ "format": "png", "captureBeyondViewport": true });
+        // By itself Chromium leaves out the width of a scroll bar that is not on the picture.
+        let clip = self.ask(
+            "({ x: 0, y: 0, width: innerWidth, height: Math.max(innerHeight, document.documentElement.scrollHeight), scale: 1 })",
+        );
+        let asked = json!({ "format": "png", "captureBeyondViewport": true, "clip": clip });
         let picture = self.call("Page.captureScreenshot", &asked)["data"].as_str().unwrap().to_owned();
         data_encoding::BASE64.decode(picture.as_bytes()).unwrap()
     }

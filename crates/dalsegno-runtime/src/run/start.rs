@@ -179,7 +179,7 @@ impl Engine {
         let beginning = Beginning { asked, ..Beginning::new(run, agent.clone(), request, session) };
         let pinned = match options.model {
             Some(model) => {
-                let (mut config, modules) = self.resolve(&self.agent(agent)?, &tenant).await?;
+                let (mut config, modules) = Box::pin(self.resolve(&self.agent(agent)?, &tenant)).await?;
                 change_model(&mut config, &model)
                     .map_err(|message| EngineError::Model { agent: agent.clone(), message })?;
                 Some((config, modules))
@@ -188,7 +188,8 @@ impl Engine {
         };
         let follow_last = options.session.is_some() && options.after.is_none();
         let beginning = Beginning { key: options.key, predecessor, follow_last, blobs, pinned, ..beginning };
-        self.begin_run(beginning, None).await
+        // Boxed, since callers hold many starts at a time.
+        Box::pin(self.begin_run(beginning, None)).await
     }
 
     /// The last run of a session, from which the next one goes on. One that was erased or abandoned is passed over.
