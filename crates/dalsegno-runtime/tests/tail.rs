@@ -164,7 +164,7 @@ async fn many_who_follow_a_run_see_the_same_records_from_pages_that_were_read_on
     let mut idle = engine.tail(run, 0).await.unwrap();
     {
         let mut asked = Box::pin(idle.next());
-        let _ = futures::poll!(&mut asked);
+        let told = futures::poll!(&mut asked);
         let read = futures::future::join_all(tails.iter_mut().map(|tail| tail.next())).await;
         let (mut pages, mut kept) = (std::collections::BTreeSet::new(), Vec::new());
         for tailed in read {
@@ -176,7 +176,12 @@ async fn many_who_follow_a_run_see_the_same_records_from_pages_that_were_read_on
         }
         // A page is read anew after a second, however slow the machine is.
         assert!(pages.len() < MANY / 4, "{} pages were read for {MANY} streams", pages.len());
-        assert!(matches!(asked.await.unwrap(), Tailed::Records(records) if records[..] == all[..]));
+        // The first question may have been enough.
+        let told = match told {
+            std::task::Poll::Ready(told) => told,
+            std::task::Poll::Pending => asked.await,
+        };
+        assert!(matches!(told.unwrap(), Tailed::Records(records) if records[..] == all[..]));
     }
     let answer = GateInput {
         operation: None,
