@@ -249,7 +249,7 @@ impl Progress {
     }
 }
 
-/// Says whether nobody works on an operation here once it has a task: the provider of a model replies when it has room, and is
+/// Says whether no process works on an operation once it has a task: the provider of a model replies when it has room, and is
 /// only asked how it stands.
 pub fn comes_later(state: &AgentState, operation: OperationId) -> bool {
     let mut pending = state.pending().iter();

@@ -1,4 +1,4 @@
-//! Replies that come later: handed over once, asked for by any process, given up where nobody wants them.
+//! Replies that come later: handed over once, asked for by any process, given up where no run wants them.
 #![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
 
 mod support;
@@ -173,7 +173,7 @@ async fn a_reply_that_comes_later_is_asked_for_once_and_taken_by_any_process() {
         _ => None,
     });
     assert!(noted.is_some());
-    assert_eq!(resolved, Some(0), "nobody worked on it here");
+    assert_eq!(resolved, Some(0), "no process worked on it");
     assert!(engine.journal().replay(report.run).await.unwrap().identical);
 }
 

@@ -177,17 +177,20 @@ impl Attempt {
             .bindings
             .model(&settings.name, &self.context.tenant)
             .map_err(|error| certain(FailureCode::Unavailable, describe(&error)))?;
-        let attachments = match transcript.has_attachments() {
-            true => Box::pin(self.attachments(&transcript)).await?,
-            false => BTreeMap::new(),
-        };
         let later = match (settings.control.batch, &self.tasking) {
             (Some(true), Some(tasking)) => model.later().map(|model| (model, tasking)),
             _ => None,
         };
         let ports = &self.context.ports;
-        let held = match later.and_then(|(_, tasking)| tasking.since) {
-            Some(since) => {
+        // What was handed over is only asked about, or cancelled: its files were sent, and what it may cost is set aside.
+        let handed_over = later.filter(|(_, tasking)| tasking.known.is_some());
+        let attachments = match handed_over.is_none() && transcript.has_attachments() {
+            true => Box::pin(self.attachments(&transcript)).await?,
+            false => BTreeMap::new(),
+        };
+        let held = match handed_over {
+            Some((_, tasking)) => {
+                let since = tasking.since.unwrap_or_else(|| ports.now());
                 budget::held(ports, &self.context.tenant, &mut settings, transcript.tokens(), since)?
             }
             None => budget::hold(ports, &self.context.tenant, &mut settings, transcript.tokens()).await?,

@@ -49,7 +49,7 @@ pub(super) fn prepare(connection: &mut Connection, path: &Path, key: &MasterKey)
 /// Sets how long calls wait for another process.
 ///
 /// The pauses stay short. SQLite's own grow to 100 ms, so that the longer a call has waited, the less often it asks, and
-/// processes that write one value after the other get in before it for as long as they go on.
+/// processes that write one value after the other get in before it until they stop.
 pub(super) fn wait_up_to(connection: &mut Connection, timeout: Duration) -> rusqlite::Result<()> {
     let mut began = Instant::now();
     connection.busy_handler(Some(move |asked: i32| {

@@ -226,7 +226,7 @@ impl Later for HttpModel {
 
     async fn collect(&self, request: &CompletionRequest, id: &str) -> Result<Option<ModelReply>, LaterError> {
         let (stand, answer) = self.look(request, id).await.map_err(|error| match error.kind {
-            // What was asked is only how it stands: the batch goes on, whatever became of the question.
+            // What was asked is only how it stands: the batch continues, even if the question failed.
             ModelErrorKind::Unavailable | ModelErrorKind::RateLimited | ModelErrorKind::Protocol => {
                 LaterError::NotNow(error)
             }
