@@ -284,13 +284,14 @@ fn messages(request: &CompletionRequest, model: &str) -> Result<(Vec<Value>, Vec
                 let id = wire_id(call_id, claude);
                 let mut said = vec![json!({ "text": content })];
                 let files = tool_files::of_result(request, files);
-                let files: Vec<Value> =
-                    files.filter_map(|(one, media)| file(one, media, &mut names)).collect();
-                if takes_files(model) {
-                    said.extend(files);
-                } else if !files.is_empty() {
+                let files = files.filter_map(|(one, media)| file(one, media, &mut names));
+                // No result may hold sound.
+                let (inside, outside): (Vec<Value>, Vec<Value>) =
+                    files.partition(|file| takes_files(model) && file.get("audio").is_none());
+                said.extend(inside);
+                if !outside.is_empty() {
                     behind.push(json!({ "text": tool_files::title(name, &id) }));
-                    behind.extend(files);
+                    behind.extend(outside);
                 }
                 let mut result = json!({ "toolUseId": id, "content": said });
                 if *is_error {
@@ -322,7 +323,21 @@ fn file(file: &Attachment, media: Media<'_>, names: &mut BTreeSet<String>) -> Op
             let name = document_name(&file.name, names);
             json!({ "document": { "format": "pdf", "name": name, "source": { "bytes": base64 } } })
         }
-        Media::Recording { .. } => return None,
+        Media::Recording { media_type, base64 } => {
+            let (kind, format) = match media_type {
+                "audio/aac" => ("audio", "aac"),
+                "audio/flac" => ("audio", "flac"),
+                "audio/mpeg" => ("audio", "mp3"),
+                "audio/ogg" => ("audio", "ogg"),
+                "audio/wav" => ("audio", "wav"),
+                "video/mp4" => ("video", "mp4"),
+                "video/mpeg" => ("video", "mpeg"),
+                "video/quicktime" => ("video", "mov"),
+                "video/webm" => ("video", "webm"),
+                _ => return None,
+            };
+            json!({ kind: { "format": format, "source": { "bytes": base64 } } })
+        }
         Media::Text(text) => json!({ "text": text }),
     })
 }

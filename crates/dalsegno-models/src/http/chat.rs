@@ -192,7 +192,15 @@ fn part(file: &Attachment, media: Media<'_>) -> Option<Value> {
             let data = body::data_url("application/pdf", &base64);
             json!({ "type": "file", "file": { "filename": file.name, "file_data": data } })
         }
-        Media::Recording { .. } => return None,
+        Media::Recording { media_type, base64 } => {
+            // The two formats that OpenAI documents.
+            let format = match media_type {
+                "audio/mpeg" => "mp3",
+                "audio/wav" => "wav",
+                _ => return None,
+            };
+            json!({ "type": "input_audio", "input_audio": { "data": base64, "format": format } })
+        }
         Media::Text(text) => json!({ "type": "text", "text": text }),
     })
 }

@@ -326,13 +326,36 @@ async fn events_that_do_not_fit_together_are_refused() {
 
 #[tokio::test]
 async fn files_are_sent_as_the_wire_has_them() {
-    let body = sent(WIRE, &with_files(FILES)).await;
+    let recordings: [(&str, &str, &[u8]); 9] = [
+        ("d", "audio/wav", b"RIFF"),
+        ("e", "audio/mpeg", b"ID3"),
+        ("f", "audio/ogg", b"OggS"),
+        ("g", "audio/flac", b"fLaC"),
+        ("h", "audio/aac", b"aac"),
+        ("i", "video/mp4", b"ftyp"),
+        ("j", "video/mpeg", b"mpeg"),
+        ("k", "video/quicktime", b"qt"),
+        ("l", "video/webm", b"webm"),
+    ];
+    let files: Vec<_> = FILES.iter().copied().chain(recordings).collect();
+    let body = sent(WIRE, &with_files(&files)).await;
+    let sound = |format: &str, data: &str| json!({"audio": {"format": format, "source": {"bytes": data}}});
+    let video = |format: &str, data: &str| json!({"video": {"format": format, "source": {"bytes": data}}});
     let expected = json!([
         {"text": "Look at these."},
         {"image": {"format": "png", "source": {"bytes": "iVBORw=="}}},
         {"text": "The file `b.pdf`:"},
         {"document": {"format": "pdf", "name": "b pdf", "source": {"bytes": "JVBERi0xLjc="}}},
         {"text": "The file `c.md`:\n\n# ü"},
+        sound("wav", "UklGRg=="),
+        sound("mp3", "SUQz"),
+        sound("ogg", "T2dnUw=="),
+        sound("flac", "ZkxhQw=="),
+        sound("aac", "YWFj"),
+        video("mp4", "ZnR5cA=="),
+        video("mpeg", "bXBlZw=="),
+        video("mov", "cXQ="),
+        video("webm", "d2VibQ=="),
     ]);
     assert_eq!(body["messages"][0]["content"], expected);
 }

@@ -125,12 +125,16 @@ async fn a_reply_is_the_same_wherever_the_stream_is_cut() {
 
 #[tokio::test]
 async fn files_stand_after_the_text_that_they_belong_to() {
-    let body = sent(WIRE, &with_files(FILES)).await;
+    let sounds: [(&str, &str, &[u8]); 2] = [("d.wav", "audio/wav", b"RIFF"), ("e.mp3", "audio/mpeg", b"ID3")];
+    let files: Vec<_> = FILES.iter().copied().chain(sounds).collect();
+    let body = sent(WIRE, &with_files(&files)).await;
     let expected = json!([
         {"type": "text", "text": "Look at these."},
         {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw=="}},
         {"type": "file", "file": {"filename": "b.pdf", "file_data": "data:application/pdf;base64,JVBERi0xLjc="}},
         {"type": "text", "text": "The file `c.md`:\n\n# ü"},
+        {"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav"}},
+        {"type": "input_audio", "input_audio": {"data": "SUQz", "format": "mp3"}},
     ]);
     assert_eq!(body["messages"], json!([{"role": "user", "content": expected}]));
 }

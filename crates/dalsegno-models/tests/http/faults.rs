@@ -412,10 +412,11 @@ async fn a_file_that_models_do_not_read_is_refused_by_name() {
         request.attachments = std::sync::Arc::default();
         let reply = model(wire, &double).complete(&request, &()).await;
         fails(reply, ModelErrorKind::Refused, Retry::Never, "`c.png` has no content");
-        let request = with_files(&[("d.wav", "audio/wav", b"RIFF")]);
+        // What each wire carries is with the wires: this one is carried by one of them alone.
+        let request = with_files(&[("d.aiff", "audio/aiff", b"FORM")]);
         if wire != Wire::Gemini {
             let reply = model(wire, &double).complete(&request, &()).await;
-            let words = format!("`d.wav` is `audio/wav`, which the wire `{wire}` does not carry");
+            let words = format!("`d.aiff` is `audio/aiff`, which the wire `{wire}` does not carry");
             fails(reply, ModelErrorKind::Refused, Retry::Never, &words);
         }
         assert_eq!(double.connections(), 0);

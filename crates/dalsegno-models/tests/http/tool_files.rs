@@ -87,6 +87,7 @@ async fn over_chat_they_follow_all_results_as_a_message_of_the_user() {
             {"type": "file", "file": {
                 "filename": "paper.pdf", "file_data": format!("data:application/pdf;base64,{PDF_BASE64}")
             }},
+            {"type": "input_audio", "input_audio": {"data": WAV_BASE64, "format": "wav"}},
             {"type": "text", "text": "[Files that `plot` returned to the call c2]"},
             image(format!("data:image/jpeg;base64,{JPEG_BASE64}")),
         ]},
@@ -205,6 +206,8 @@ async fn over_bedrock_they_stand_in_the_result_for_claude_and_nova_and_behind_al
         let expected = json!([
             found("c1", json!([{"text": "one"}, image("png", PNG_BASE64), paper.clone()])),
             found("c2", json!([{"text": "two"}, image("jpeg", JPEG_BASE64)])),
+            {"text": "[Files that `shot` returned to the call c1]"},
+            {"audio": {"format": "wav", "source": {"bytes": WAV_BASE64}}},
         ]);
         assert_eq!(body.await["messages"][2], json!({"role": "user", "content": expected}), "{model}");
     }
@@ -215,6 +218,7 @@ async fn over_bedrock_they_stand_in_the_result_for_claude_and_nova_and_behind_al
         {"text": "[Files that `shot` returned to the call c1]"},
         image("png", PNG_BASE64),
         paper,
+        {"audio": {"format": "wav", "source": {"bytes": WAV_BASE64}}},
         {"text": "[Files that `plot` returned to the call c2]"},
         image("jpeg", JPEG_BASE64),
     ]);
@@ -232,7 +236,7 @@ async fn what_a_wire_does_not_carry_is_told_in_words_alone() {
     let request = looked(&[SHOT, PHOTO, PAPER, SOUND], &[], json!([]));
     for wire in Wire::ALL {
         let body = sent(wire, &request).await;
-        let count = if wire == Wire::Gemini { 4 } else { 3 };
+        let count = if matches!(wire, Wire::OpenaiResponses | Wire::Anthropic) { 3 } else { 4 };
         assert_eq!(carried(&body).len(), count, "{wire}");
     }
 }

@@ -365,6 +365,10 @@ fn returned(cell: &Cell) -> Value {
     let source = json!({ "type": "base64", "media_type": kind, "data": data });
     match (cell.wire, kind) {
         (Wire::Gemini, _) => json!({ "inlineData": { "mimeType": kind, "data": data } }),
+        (Wire::Chat, "audio/wav") => {
+            json!({ "type": "input_audio", "input_audio": { "data": data, "format": "wav" } })
+        }
+        (Wire::Bedrock, "audio/wav") => json!({ "audio": { "format": "wav", "source": { "bytes": data } } }),
         (_, "audio/wav") => Value::Null,
         (Wire::Chat, "image/png") => json!({ "type": "image_url", "image_url": { "url": url } }),
         (Wire::Chat, _) => json!({ "type": "file", "file": { "filename": file, "file_data": url } }),
@@ -390,7 +394,9 @@ fn attachments(wire: Wire, body: &Value) -> Vec<String> {
     let places = [
         "/block/image/source/bytes",
         "/block/document/source/bytes",
+        "/block/audio/source/bytes",
         "/image_url/url",
+        "/input_audio/data",
         "/file/file_data",
         "/image_url",
         "/file_data",

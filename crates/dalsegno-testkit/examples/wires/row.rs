@@ -339,8 +339,8 @@ pub(crate) const ROWS: &[Row] = &[
         returned: None,
         turns: || vec![Turn::plain(says(ANSWER))],
         expected: |wire| match wire {
-            Wire::Gemini => Expected::answer(ANSWER, &[]),
-            Wire::Chat | Wire::Responses | Wire::Anthropic | Wire::Bedrock => Expected {
+            Wire::Chat | Wire::Gemini | Wire::Bedrock => Expected::answer(ANSWER, &[]),
+            Wire::Responses | Wire::Anthropic => Expected {
                 status: "failed",
                 answer: None,
                 error: Some(("model_failed", "the attachment `voice.wav` is `audio/wav`")),
@@ -348,6 +348,6 @@ pub(crate) const ROWS: &[Row] = &[
                 is_refused: true,
             },
         },
-        aimock: &[Wire::Gemini],
+        aimock: &[Wire::Chat, Wire::Gemini, Wire::Bedrock],
     },
 ];
