@@ -50,6 +50,9 @@ Commands:
                        the types of `openai`, `anthropic` and `botocore`
     --only <ROW>       Only the rows with this in their name
     --json             One JSON document instead of the table
+  small-model          Compare agents with `dalsegno eval` and a real model of 135 million parameters on this machine: two
+                       equal ones, and two that differ; needs x86-64 Linux, and a processor with AVX-512
+    --comparisons <N>  So many of each instead of 6
   screenshots --to <FOLDER>
                        Take pictures of all pages of the debugger: wide, narrow and small, light and dark; needs Chromium
   dist                 Make the packages that users install, below target/packages/: `--check` installs each in a clean
@@ -94,6 +97,8 @@ pub(crate) enum Verb {
     },
     /// Run the table of the model wires with these arguments.
     Wires(Vec<OsString>),
+    /// Compare agents with a small model, with these arguments.
+    SmallModel(Vec<OsString>),
     /// Run the conformance suite of MCP.
     Conformance,
     /// Try the server with Schemathesis, with these arguments of it, and with a generated client.
@@ -137,6 +142,7 @@ impl Verb {
             Some("soak") => return Ok(Self::Soak(arguments)),
             Some("crashbench") => return Ok(Self::Crashbench(arguments)),
             Some("wires") => return Ok(Self::Wires(arguments)),
+            Some("small-model") => return Ok(Self::SmallModel(arguments)),
             Some("crash") => {
                 let [instants, seed] = numbers("crash", ["--instants", "--seed"], &arguments)?;
                 return Ok(Self::Crash(instants, seed));

@@ -81,6 +81,21 @@ pub(crate) fn wires(arguments: &[OsString]) -> anyhow::Result<()> {
     perform(&mut table)
 }
 
+/// Evaluates agents with a small model that runs on this machine.
+///
+/// # Errors
+/// Equal agents were told apart or different ones were not, or something could not be installed or built.
+pub(crate) fn small_model(arguments: &[OsString]) -> anyhow::Result<()> {
+    let python = packages::small_model(&root().join("target/small-model"))?;
+    eprintln!("building …");
+    let parts = ["--workspace", "--bin", "dalsegno", "--example", "small_model"];
+    perform(cargo().args(["build", "--locked", "--quiet"]).args(parts))?;
+    let debug = target()?.join("debug");
+    let mut comparisons = Command::new(debug.join("examples").join(program("small_model")));
+    comparisons.arg("--dalsegno").arg(debug.join(program("dalsegno")));
+    perform(comparisons.arg("--python").arg(python).args(arguments))
+}
+
 /// Measures every budget.
 ///
 /// # Errors

