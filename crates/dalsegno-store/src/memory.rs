@@ -526,6 +526,10 @@ impl Store for MemoryStore {
         Ok(self.shelf().heads(runs))
     }
 
+    async fn has_erased(&self, run: RunId) -> Result<bool, ReadError> {
+        Ok(self.shelf().run(run)?.rows.iter().any(|row| row.body.is_none()))
+    }
+
     async fn version(&self) -> Result<u64, ReadError> {
         Ok(self.shelf().version())
     }

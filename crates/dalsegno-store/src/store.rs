@@ -158,6 +158,17 @@ pub trait Store: Send + Sync {
         Ok(heads)
     }
 
+    /// Says whether content of a run was erased: of all of it, or of an operation. What was read before must not be shown then.
+    ///
+    /// # Errors
+    /// When there is no such run, or the storage fails.
+    async fn has_erased(&self, run: RunId) -> Result<bool, ReadError> {
+        match self.read(run, 0).await {
+            Err(ReadError::Erased { .. }) => Ok(true),
+            read => read.map(|_| false),
+        }
+    }
+
     /// Returns a number that is another one whenever this process or another has changed the journal since it was asked
     /// for. It may change without that, too. It is cheap, and waits for no other process.
     ///

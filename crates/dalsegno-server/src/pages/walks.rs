@@ -12,8 +12,6 @@ use crate::problem::Problem;
 
 /// Most runs that are kept. One takes up to about 64 MiB, if it is very long.
 const MOST: usize = 6;
-/// Records that are looked at together.
-const PAGE: usize = 1_024;
 
 type Kept = VecDeque<(RunId, Arc<Mutex<Seen>>)>;
 
@@ -88,18 +86,9 @@ impl Walks {
     }
 }
 
-/// Says whether every record of a run can still be read. Only what has ended is erased.
+/// Says whether all that was read of a run may still be shown. Only what has ended is erased.
 async fn is_whole(journal: &Journal, walk: &Walk) -> bool {
     let summary = walk.summary();
-    if !summary.status.is_end() && summary.foreign.is_none() {
-        return true;
-    }
-    let mut from = 0;
-    while from < summary.records {
-        match journal.store().page(summary.run, from, PAGE).await {
-            Ok(page) if page.fault.is_none() && !page.records.is_empty() => from += page.records.len() as u64,
-            _ => return false,
-        }
-    }
-    true
+    let may_be_erased = summary.status.is_end() || summary.foreign.is_some();
+    !may_be_erased || matches!(journal.store().has_erased(summary.run).await, Ok(false))
 }

@@ -209,7 +209,11 @@ pub async fn an_erased_run_is_listed_and_not_read<S: Store>(new: impl Fn() -> S)
     let before = store.summary(run).await.unwrap();
     let bystander = create(&store, portable_run(2, &owner)).await;
 
+    assert!(!store.has_erased(run).await.unwrap());
     let erased = store.erase(run, None).await.unwrap();
+    assert!(store.has_erased(run).await.unwrap());
+    assert!(!store.has_erased(bystander.run()).await.unwrap());
+    assert!(matches!(store.has_erased(run_id(9)).await, Err(ReadError::UnknownRun { .. })));
     // All but `rebound`, and what an adoption writes.
     assert_eq!(erased.records, 20 - 1);
     assert!(erased.files >= 1 && erased.shared_files == 0, "{erased:?}");
@@ -258,7 +262,9 @@ pub async fn an_erased_operation_leaves_the_rest<S: Store>(new: impl Fn() -> S) 
         "{error}"
     );
     assert_eq!(store.read(run, 0).await.unwrap(), all);
+    assert!(!store.has_erased(run).await.unwrap());
     assert_eq!(store.erase(run, Some(top)).await.unwrap().records, 3);
+    assert!(store.has_erased(run).await.unwrap());
     for (from, seq) in [(0, 1), (1, 1), (2, 2), (3, 3)] {
         let error = store.read(run, from).await.unwrap_err();
         assert!(

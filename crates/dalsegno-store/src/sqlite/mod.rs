@@ -272,6 +272,10 @@ impl Store for SqliteStore {
         self.readers.call(move |connection| read::heads(connection, &runs)).await
     }
 
+    async fn has_erased(&self, run: RunId) -> Result<bool, ReadError> {
+        self.readers.call(move |connection| read::has_erased(connection, run)).await
+    }
+
     async fn version(&self) -> Result<u64, ReadError> {
         let version = self.doorbell.version(&self.readers.path);
         version.map_err(|error| StorageError::new(self.readers.path.to_str(), error).into())

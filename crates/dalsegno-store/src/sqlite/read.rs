@@ -59,6 +59,11 @@ pub(super) fn heads(connection: &Connection, runs: &[RunId]) -> Result<Vec<(RunI
     Ok(heads)
 }
 
+/// Says whether content of a run was erased.
+pub(super) fn has_erased(connection: &Connection, run: RunId) -> Result<bool> {
+    Ok(rows::has_erased(connection, entry(connection, run)?.id)?)
+}
+
 /// Reads a run's first record, and verifies its entry.
 pub(super) fn first_record(connection: &Connection, run: RunId) -> Result<Record> {
     let entry = verify(connection, run)?;

@@ -337,14 +337,19 @@ const HAS_ERASED: &str =
     "SELECT EXISTS (SELECT 1 FROM record INDEXED BY record_erased WHERE key BETWEEN ?1 AND ?2 AND form = 3)";
 const _: () = assert!(Form::Erased as u8 == 3, "the index and the question say 3");
 
+/// Says whether content of a run was erased.
+pub(super) fn has_erased(connection: &Connection, run: i64) -> Result<bool, rusqlite::Error> {
+    let (first, last) = keys(run, 0);
+    connection.prepare_cached(HAS_ERASED)?.query_row([first, last], |row| row.get(0))
+}
+
 /// Seals a run's entry after a change of what the seal covers.
 pub(super) fn reseal(connection: &Connection, run: i64) -> Result<(), rusqlite::Error> {
-    let (first, last) = keys(run, 0);
     let sql = format!("SELECT {SEALED} FROM run WHERE id = ?1");
     let sealed = connection.prepare_cached(&sql)?.query_row([run], |row| {
         // Only of ended and of foreign runs something is erased.
         let erased = (row.get::<_, i64>(11)? >= 2 || row.get_ref(14)? != ValueRef::Null)
-            && connection.prepare_cached(HAS_ERASED)?.query_row([first, last], |row| row.get(0))?;
+            && has_erased(connection, run)?;
         seal(row, 0, erased)
     })?;
     let sealed = sealed.map(|seal| seal.as_bytes().to_vec()).unwrap_or_default();
