@@ -118,6 +118,7 @@ fn ends(expect: &Expectations, end: &End) -> Option<Failure> {
 /// How a run ended, in words.
 fn ended(end: &End) -> String {
     match end {
+        End::Suspended(questions) if questions.is_empty() => "suspended until a time".to_owned(),
         End::Suspended(questions) => {
             format!(
                 "suspended: {}",

@@ -260,6 +260,7 @@ fn verdict(judge: &Judge, taken: &Taken) -> Said {
     let Some(output) = end.and_then(End::response).and_then(|response| response.output.clone()) else {
         let ended = match end {
             Some(End::Ended(response)) => response.error.as_ref().map(|error| error.message.clone()),
+            Some(End::Suspended(questions)) if questions.is_empty() => Some("it waits for a time".to_owned()),
             Some(End::Suspended(_)) => Some("it waits for a person".to_owned()),
             _ => None,
         };

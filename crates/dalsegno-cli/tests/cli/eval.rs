@@ -414,6 +414,18 @@ fn a_model_that_is_gone_says_nothing_about_the_agent_and_is_asked_again_later() 
 }
 
 #[test]
+fn a_trial_that_waits_for_a_time_says_so() {
+    let workspace = Workspace::empty();
+    workspace.write("dalsegno.toml", "");
+    let steps = "steps = [{ id = \"pause\", wait = \"1h\" }, { respond = \"Done.\" }]\n";
+    workspace.write("agents/slow.toml", &format!("name = \"slow\"\n{steps}"));
+    workspace.write("tests/evals/slow.jsonl", "{\"text\": \"a\"}\n");
+    workspace.write("tests/evals/slow.toml", "agent = \"slow\"\ndata = \"tests/evals/slow.jsonl\"\n");
+    let said = workspace.dalsegno(&["eval", "tests/evals/slow.toml"]);
+    assert!(said.contains("ends: expected completed\n     found suspended until a time\n"), "{said}");
+}
+
+#[test]
 fn effects_are_held_back_unless_the_file_allows_them() {
     let workspace = Workspace::guarded();
     // Without the agent's own rule, the call would be performed in a run.
