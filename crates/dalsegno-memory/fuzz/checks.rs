@@ -1,6 +1,6 @@
 //! What holds for any bytes: the body of the fuzz target.
 //!
-//! The target calls it with what libFuzzer invents; `tests/corpus.rs` of `dalsegno-memory` calls it on stable with every file of
+//! The target calls it with what libFuzzer invents; `tests/memory/corpus.rs` of `dalsegno-memory` calls it on stable with every file of
 //! the corpus. A panic is a finding.
 
 use std::io::{Cursor, Write};

@@ -1,6 +1,6 @@
 //! What holds for any secret in any text: the bodies of the fuzz targets.
 //!
-//! The targets call these with what libFuzzer invents; `tests/secrets.rs` calls them on stable with every file of the corpus.
+//! The targets call these with what libFuzzer invents; `tests/runtime/secrets.rs` calls them on stable with every file of the corpus.
 
 use std::collections::BTreeMap;
 

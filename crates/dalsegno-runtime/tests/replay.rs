@@ -1,4 +1,5 @@
-//! A replay performs nothing, finds what was changed, and reports damage as damage.
+//! A replay performs nothing, finds what was changed, and reports damage as damage. A program of its own: one test looks at the
+//! sockets of its process.
 #![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
 
 mod support;

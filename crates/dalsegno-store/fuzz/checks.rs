@@ -1,6 +1,6 @@
 //! What holds for any bytes: the bodies of the fuzz targets.
 //!
-//! The targets call it with what libFuzzer invents; `tests/corpus.rs` of `dalsegno-store` calls it on stable with every file of
+//! The targets call it with what libFuzzer invents; `tests/store/corpus.rs` of `dalsegno-store` calls it on stable with every file of
 //! the corpora. A panic is a finding.
 
 use dalsegno_store::codec::{decode_body, encode_body};

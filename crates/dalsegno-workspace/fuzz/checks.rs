@@ -1,6 +1,6 @@
 //! What holds for any bytes: the bodies of the fuzz targets.
 //!
-//! The targets call it with what libFuzzer invents; `tests/corpus.rs` of `dalsegno-workspace` calls it on stable with every file of
+//! The targets call it with what libFuzzer invents; `tests/workspace/corpus.rs` of `dalsegno-workspace` calls it on stable with every file of
 //! the corpora. A panic is a finding.
 
 use std::path::Path;

@@ -1,5 +1,5 @@
 //! Guests as tiny sources, and what every test of this crate needs.
-#![expect(dead_code, reason = "each test file uses its own part")]
+#![allow(dead_code, reason = "each test file uses its own part")]
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
