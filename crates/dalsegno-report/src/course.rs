@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use dalsegno_core::{AgentConfig, AgentState, Digest, OperationId, RunId, Timestamp, digest_json};
+use dalsegno_core::{AgentConfig, AgentState, Digest, OperationId, RunId, Timestamp};
 use dalsegno_history::{End, Fold, HistoryError, Journal, child_run};
 use dalsegno_store::{Body, Record, RunSummary};
 use serde::Serialize;
-use serde_json::json;
 
 /// A copy of the fold is kept before every so many rows. A copy shares the conversation, so that it takes little memory; a step
 /// is at most this many steps away from one.
@@ -227,18 +226,24 @@ fn end(body: &Body) -> Option<&'static str> {
 }
 
 /// Adds a step to the digest of a course. It costs the same at step 10,000: of the conversation only the chained digest is read.
+///
+/// The values stand one after another, those of no fixed length behind their length: this crate alone computes the digest, on
+/// both sides, so that it needs no form that others could read.
 fn marked(before: Digest, state: &AgentState) -> Digest {
-    let asked: Vec<_> =
-        state.pending().iter().map(|pending| (pending.operation.id, pending.operation.digest)).collect();
-    let decisions: Vec<String> = state.decisions().iter().map(ToString::to_string).collect();
-    let chain = state.transcript().chain();
-    digest_json(&json!([
-        before,
-        state.step(),
-        chain,
-        state.transcript().len(),
-        state.usage(),
-        decisions,
-        asked
-    ]))
+    let mut course = blake3::Hasher::new();
+    course.update(before.as_bytes()).update(state.transcript().chain().as_bytes());
+    let counts =
+        [state.step(), state.transcript().len(), state.decisions().len() as u64, state.pending().len() as u64];
+    for count in counts {
+        course.update(&count.to_le_bytes());
+    }
+    let usage = serde_json::to_string(&state.usage()).unwrap_or_default();
+    let words = state.decisions().iter().map(ToString::to_string);
+    for text in words.chain([usage]) {
+        course.update(&(text.len() as u64).to_le_bytes()).update(text.as_bytes());
+    }
+    for pending in state.pending() {
+        course.update(pending.operation.id.as_bytes()).update(pending.operation.digest.as_bytes());
+    }
+    Digest::from_bytes(course.finalize().into())
 }
