@@ -232,8 +232,12 @@ fn end(body: &Body) -> Option<&'static str> {
 fn marked(before: Digest, state: &AgentState) -> Digest {
     let mut course = blake3::Hasher::new();
     course.update(before.as_bytes()).update(state.transcript().chain().as_bytes());
-    let counts =
-        [state.step(), state.transcript().len(), state.decisions().len() as u64, state.pending().len() as u64];
+    let counts = [
+        state.step(),
+        state.transcript().len(),
+        state.decisions().len() as u64,
+        state.pending().len() as u64,
+    ];
     for count in counts {
         course.update(&count.to_le_bytes());
     }

@@ -145,15 +145,18 @@ impl<'t> Reader<'t, '_> {
     fn action(&self, section: &Section<'_>, allowed: &[&'static str]) -> Option<&'static str> {
         let found: Vec<_> = ACTIONS.iter().copied().filter(|action| section.has(action)).collect();
         let [action] = found[..] else {
-            let problem = if found.is_empty() {
-                "this step does nothing".to_owned()
+            let (problem, help) = if found.is_empty() {
+                let help = "write what the step does, such as `tool = \"NAME\"` or `respond = \"…\"`";
+                ("this step does nothing".to_owned(), help)
             } else {
-                format!("this step does {} things: {}", found.len(), list(&found))
+                let help =
+                    "write a separate step for each; put steps that run at the same time in `parallel`";
+                (format!("this step does {} things: {}", found.len(), list(&found)), help)
             };
             self.report
                 .error(Code::StepAction, section.span.clone(), problem)
                 .label(format!("expected one of {}", list(allowed)))
-                .help("write a separate step for each; put steps that run at the same time in `parallel`");
+                .help(help);
             return None;
         };
         for (key, actions) in COMPANIONS {
