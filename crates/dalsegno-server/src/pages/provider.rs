@@ -24,9 +24,8 @@ const WITHIN: u64 = 10 * 60;
 
 /// Where a person begins to sign in, to go to an address of this server afterwards.
 pub(super) fn address(next: &str) -> String {
-    let mut query = form_urlencoded::Serializer::new(String::from("/sign-in/oidc?"));
-    query.append_pair("next", next);
-    query.finish()
+    let next: String = form_urlencoded::byte_serialize(next.as_bytes()).collect();
+    format!("/sign-in/oidc?next={next}")
 }
 
 #[derive(Deserialize)]
