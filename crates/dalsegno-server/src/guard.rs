@@ -83,7 +83,15 @@ fn admit<'r>(
             }
         };
         shared.limits.request(access.key())?;
-        if access.may(scope) { Ok(access) } else { Err(Problem::forbidden(scope)) }
+        match access.token_ends() {
+            _ if access.may(scope) => Ok(access),
+            None => Err(Problem::forbidden(scope)),
+            Some(_) => Err(Problem::new(
+                Code::Forbidden,
+                format!("the token does not give the scope `{scope}`"),
+                "have a claim of the token name a value that gives it in `[serve.oidc.scopes]` of dalsegno.toml",
+            )),
+        }
     }
 }
 

@@ -69,7 +69,9 @@ async fn a_token_is_an_access_of_its_tenant_with_the_scopes_of_its_roles() {
     let body = json!({ "agent": "echo", "tenant": "rival" });
     ada.post("/v1/runs", &body).await.is_problem(403, "forbidden");
     let reader = with(&world, &key.token(&provider.claims_with(roles(&["reader"]))));
-    reader.post("/v1/runs", &json!({ "agent": "echo" })).await.is_problem(403, "forbidden");
+    let refused = reader.post("/v1/runs", &json!({ "agent": "echo" })).await;
+    let told = refused.is_problem(403, "forbidden").json();
+    assert_eq!(told["detail"], "the token does not give the scope `runs:write`");
     assert_eq!(reader.get(&path).await.status, 200);
     for nothing in
         [roles(&[]), roles(&["runs:read", "runs:write", "*", "admin"]), json!({ "realm_access": null })]
