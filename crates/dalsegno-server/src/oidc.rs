@@ -72,7 +72,7 @@ fn known(shared: &Shared, access: Access) -> Result<Access, Refused> {
         // What is wrong with its file keeps nobody from its runs, as with a key.
         Ok(()) | Err(NoTenant::Broken { .. }) => Ok(access),
         Err(_) => {
-            tracing::info!(why = "the workspace has no such tenant", "a token was refused");
+            tracing::info!(target: "dalsegno::oidc", why = "the workspace has no such tenant", "a token was refused");
             Err(Refused::Token)
         }
     }
@@ -118,7 +118,7 @@ pub(crate) async fn redeem(
             match source.read(reference, Timestamp::from_millis(shared.now())).await {
                 Ok(secret) => Some(secret),
                 Err(error) => {
-                    tracing::error!(%error, "the secret of the client of the identity provider cannot be read");
+                    tracing::error!(target: "dalsegno::oidc", %error, "the secret of the client of the identity provider cannot be read");
                     return Some(Err(Refused::Issuer));
                 }
             }

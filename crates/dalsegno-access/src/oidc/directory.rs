@@ -152,7 +152,7 @@ impl Directory {
         match fetched {
             Ok(known) => state.known = Some(Arc::new(known)),
             Err(error) => {
-                tracing::warn!(issuer = self.issuer, %error, "the keys of the issuer could not be fetched");
+                tracing::warn!(target: "dalsegno::oidc", issuer = self.issuer, %error, "the keys of the issuer could not be fetched");
             }
         }
     }

@@ -242,7 +242,7 @@ fn checked(issuer: &str, claims: Claims, expected: &Expected<'_>) -> Result<Clai
 
 /// Why a token is refused: the log has it, and no client.
 fn refused(why: &'static str) -> Refused {
-    tracing::info!(why, "a token was refused");
+    tracing::info!(target: "dalsegno::oidc", why, "a token was refused");
     Refused::Token
 }
 

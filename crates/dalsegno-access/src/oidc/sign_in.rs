@@ -157,7 +157,7 @@ impl Issuer {
                 let error: Option<String> = serde_json::from_slice::<serde_json::Value>(&body)
                     .ok()
                     .and_then(|body| Some(body.get("error")?.as_str()?.chars().take(64).collect()));
-                tracing::warn!(%status, ?error, "the identity provider refused the code of a browser");
+                tracing::warn!(target: "dalsegno::oidc", %status, ?error, "the identity provider refused the code of a browser");
                 return Err(Refused::Token);
             }
         }
@@ -229,7 +229,7 @@ impl Issuer {
     }
 
     fn unavailable(&self, error: &Trouble) -> Refused {
-        tracing::warn!(issuer = self.rules.issuer, %error, "the identity provider cannot sign a person in");
+        tracing::warn!(target: "dalsegno::oidc", issuer = self.rules.issuer, %error, "the identity provider cannot sign a person in");
         Refused::Issuer
     }
 }

@@ -97,7 +97,7 @@ pub(super) async fn end(
     let Some(redirect) = redirect(&shared, &headers) else { return told(none()) };
     if let Some(error) = &error {
         let error: String = error.chars().take(64).flat_map(char::escape_default).collect();
-        tracing::warn!(error, "the identity provider did not sign a person in");
+        tracing::warn!(target: "dalsegno::oidc", error, "the identity provider did not sign a person in");
     }
     let code = code.as_deref().filter(|_| error.is_none());
     let state = state.as_deref().unwrap_or_default();
