@@ -1,6 +1,7 @@
 //! Reads `[serve.oidc]`: whose tokens clients may show in the place of access keys, and what those allow.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
 
 use super::keys::SECRET;
 use super::paths::Paths;
@@ -314,7 +315,10 @@ fn known(section: &Section<'_>, word: Located<String>, what: &str, all: &[&str])
         .report
         .error(Code::InvalidValue, word.span, problem)
         .label(format!("expected one of {}", list(all)));
-    if let Some(near) = nearest(&word.value, all.iter().copied()) {
+    let is_unsafe = ["HS256", "HS384", "HS512", "NONE"].contains(&word.value.to_ascii_uppercase().as_str());
+    if is_unsafe {
+        added.help("remove it: only the signature of a public key says who made a token");
+    } else if let Some(near) = nearest(&word.value, all.iter().copied()) {
         added.help(format!("did you mean `{near}`?"));
     }
     None
@@ -324,7 +328,7 @@ fn known(section: &Section<'_>, word: Located<String>, what: &str, all: &[&str])
 fn addresses(section: &Section<'_>) -> BTreeSet<String> {
     let mut addresses = BTreeSet::new();
     for text in section.list::<String>("addresses") {
-        match url::origin(&text.value).filter(|origin| url::is_private(origin)) {
+        match url::origin(&text.value).filter(|origin| url::is_private(origin) && is_address(origin)) {
             Some(origin) => drop(addresses.insert(origin)),
             None => {
                 section
@@ -341,6 +345,16 @@ fn addresses(section: &Section<'_>) -> BTreeSet<String> {
         }
     }
     addresses
+}
+
+/// Says whether the host of an origin is an IP address. A name would say nothing: which addresses it may lead to is the question.
+fn is_address(origin: &str) -> bool {
+    let authority = origin.split_once("://").map(|(_, authority)| authority).unwrap_or_default();
+    match authority.strip_prefix('[') {
+        // It was read as one of IPv6.
+        Some(_) => true,
+        None => authority.split(':').next().is_some_and(|host| host.parse::<Ipv4Addr>().is_ok()),
+    }
 }
 
 fn text(section: &Section<'_>, key: &str, what: &str) -> Option<String> {
