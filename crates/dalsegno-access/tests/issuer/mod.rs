@@ -1,5 +1,7 @@
 //! An identity provider that tests run: it publishes a document and keys over a real socket, signs tokens, and takes codes.
 #![allow(dead_code, unreachable_pub, reason = "two tests have it, and each uses a part")]
+#![allow(clippy::needless_pass_by_value, reason = "what is given is written where it is given")]
+#![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

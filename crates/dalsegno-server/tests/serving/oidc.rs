@@ -235,7 +235,8 @@ async fn a_token_counts_only_as_a_bearer_and_only_where_it_is_accepted() {
     }
     // A server without an identity provider asks none, and says of a token what it says of a key.
     let without = World::new().await;
-    let (before, token) = (provider.state().asked, with(&without, &token).get("/v1/runs").await);
+    let before = provider.state().asked;
+    let token = with(&without, &token).get("/v1/runs").await;
     assert_eq!(
         seen(token.is_problem(401, "unauthenticated")),
         seen(&with(&without, "wrong").get("/v1/runs").await)
@@ -329,7 +330,7 @@ async fn visit(world: &World, next: &str) -> Visit {
 
 impl Visit {
     /// Has the identity provider sign the person in, with these claims besides those of the protocol.
-    fn grants(&self, provider: &TestIssuer, key: &SigningKey, code: &str, others: Value) {
+    fn grants(&self, provider: &TestIssuer, key: &SigningKey, code: &str, others: &Value) {
         let mut claims = provider.claims_with(json!({ "aud": CLIENT, "nonce": self.sent["nonce"] }));
         for (name, value) in others.as_object().unwrap() {
             claims[name] = value.clone();
@@ -388,7 +389,7 @@ async fn a_person_signs_in_to_the_pages_by_the_identity_provider() {
         assert_ne!(visit.sent[name], other.sent[name], "{name}");
         assert!(!visit.cookie.contains(&visit.sent[name]), "{name}");
     }
-    visit.grants(&provider, &key, "c0de", json!({ "azp": CLIENT }));
+    visit.grants(&provider, &key, "c0de", &json!({ "azp": CLIENT }));
     let query = format!("code=c0de&state={}&session_state=x&iss={}", visit.sent["state"], provider.name);
     let answer = visit.returns(&world, &query).await;
     assert_eq!(answer.status, 200, "{answer:?}");
@@ -440,8 +441,8 @@ async fn no_browser_is_signed_in_by_what_another_one_began_or_the_provider_did_n
         assert!(self::cookie(&answer, SESSION).is_none(), "{query} {answer:?}");
         assert!(!answer.text.contains("elsewhere.example"), "{query} {answer:?}");
     };
-    visit.grants(&provider, &key, "mine", json!({}));
-    theirs.grants(&provider, &key, "theirs", json!({}));
+    visit.grants(&provider, &key, "mine", &json!({}));
+    theirs.grants(&provider, &key, "theirs", &json!({}));
     // Without asking the provider: another browser, another attempt, another issuer, no code.
     for (cookie, query) in [
         ("a=b", format!("code=mine&state={state}")),
@@ -476,10 +477,10 @@ async fn no_browser_is_signed_in_by_what_another_one_began_or_the_provider_did_n
         json!({ "org": "nothing-of-the-kind" }),
         json!({ "realm_access": { "roles": ["nothing"] } }),
     ] {
-        visit.grants(&provider, &key, "code", others.clone());
+        visit.grants(&provider, &key, "code", &others);
         refused(&visit.cookie, &format!("code=code&state={state}")).await;
     }
-    visit.grants(&provider, &other, "code", json!({}));
+    visit.grants(&provider, &other, "code", &json!({}));
     refused(&visit.cookie, &format!("code=code&state={state}")).await;
     assert_eq!(world.keys.list().unwrap().len(), 0, "no session was made");
     // What looks ahead uses no code up, and afterwards only this server is gone to.
