@@ -34,7 +34,7 @@ mod ticket;
 pub use access::{Access, Reach};
 pub use error::{KeyError, OpenError, Refused};
 pub use key::{Key, KeyEntry, KeyState, NewKey};
-pub use oidc::{Attempt, Client, Issuer, NoIssuer, Rules, TenantRule};
+pub use oidc::{Issuer, NoIssuer, OidcClient, Rules, SignInSecret, TenantRule};
 pub use scope::{Scope, UnknownScope};
 pub use seal::Seals;
 pub use store::KeyStore;

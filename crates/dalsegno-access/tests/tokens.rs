@@ -179,7 +179,7 @@ async fn a_head_that_is_not_that_of_a_plain_token_is_refused() {
 }
 
 #[tokio::test]
-async fn a_token_for_others_of_another_time_or_about_nobody_is_refused() {
+async fn a_token_for_others_or_of_another_time_is_refused() {
     let key = SigningKey::ed("one");
     let provider = TestIssuer::new(&[&key]).await;
     let issuer = of(&provider);
@@ -327,7 +327,7 @@ async fn a_key_that_is_for_something_else_signs_nothing() {
 }
 
 #[tokio::test]
-async fn keys_that_rotate_are_fetched_and_nobody_makes_the_issuer_be_asked_without_end() {
+async fn keys_that_rotate_are_fetched_and_the_issuer_is_not_asked_without_end() {
     let (one, two) = (SigningKey::ed("one"), SigningKey::ed("two"));
     let provider = TestIssuer::new(&[&one]).await;
     let issuer = of(&provider);

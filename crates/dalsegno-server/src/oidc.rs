@@ -1,6 +1,6 @@
 //! Tokens of the identity provider that `[serve.oidc]` names, and what they need besides: a tenant that exists.
 
-use dalsegno_access::{Access, Attempt, Client, Issuer, Reach, Refused, Rules, Scope, TenantRule};
+use dalsegno_access::{Access, Issuer, OidcClient, Reach, Refused, Rules, Scope, SignInSecret, TenantRule};
 use dalsegno_core::Timestamp;
 use dalsegno_workspace::{NoTenant, OidcSettings, OidcSignIn, OidcTenant};
 
@@ -69,7 +69,7 @@ pub(crate) async fn check(shared: &Shared, shown: &str) -> Option<Result<Access,
 fn known(shared: &Shared, access: Access) -> Result<Access, Refused> {
     let Some(tenant) = access.tenant() else { return Ok(access) };
     match shared.engine.workspace().check_tenant(tenant) {
-        // What is wrong with its file keeps nobody from its runs, as with a key.
+        // What is wrong with its file keeps no one from its runs, as with a key.
         Ok(()) | Err(NoTenant::Broken { .. }) => Ok(access),
         Err(_) => {
             tracing::info!(target: "dalsegno::oidc", why = "the workspace has no such tenant", "a token was refused");
@@ -81,12 +81,12 @@ fn known(shared: &Shared, access: Access) -> Result<Access, Refused> {
 /// Where a browser is sent to, so that its user signs in by the identity provider. None where that is not offered.
 pub(crate) async fn authorize(
     shared: &Shared,
-    attempt: &Attempt,
+    attempt: &SignInSecret,
     redirect: &str,
 ) -> Option<Result<String, Refused>> {
     let Oidc { issuer, sign_in } = shared.oidc.as_ref()?;
     let sign_in = sign_in.as_ref()?;
-    let client = Client { id: &sign_in.client_id, secret: None, redirect };
+    let client = OidcClient { id: &sign_in.client_id, secret: None, redirect };
     Some(issuer.authorize(attempt, client, &sign_in.scopes).await)
 }
 
@@ -101,7 +101,7 @@ pub(crate) struct Returned<'r> {
 /// Signs the user of a browser in that the identity provider sent back. None where that is not offered.
 pub(crate) async fn redeem(
     shared: &Shared,
-    attempt: &Attempt,
+    attempt: &SignInSecret,
     returned: Returned<'_>,
     redirect: &str,
 ) -> Option<Result<Access, Refused>> {
@@ -125,7 +125,7 @@ pub(crate) async fn redeem(
         }
     };
     let secret = secret.as_ref().map(|secret| secret.expose());
-    let client = Client { id: &sign_in.client_id, secret, redirect };
+    let client = OidcClient { id: &sign_in.client_id, secret, redirect };
     Some(issuer.redeem(attempt, code, client).await.and_then(|access| known(shared, access)))
 }
 

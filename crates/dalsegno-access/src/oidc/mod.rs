@@ -19,7 +19,7 @@ use jsonwebtoken::{Algorithm, Validation, decode, decode_header};
 
 use self::claims::Claims;
 use self::directory::{Directory, Known};
-pub use self::sign_in::{Attempt, Client};
+pub use self::sign_in::{OidcClient, SignInSecret};
 use crate::access::{Access, Reach};
 use crate::error::Refused;
 use crate::scope::Scope;
@@ -222,7 +222,7 @@ fn checked(issuer: &str, claims: Claims, expected: &Expected<'_>) -> Result<Clai
         return Err(refused("another issuer is named"));
     }
     if claims.text("sub").is_none_or(|subject| subject.is_empty() || subject.len() > ID) {
-        return Err(refused("it is about nobody"));
+        return Err(refused("it names no subject"));
     }
     let latest = jsonwebtoken::get_current_timestamp().saturating_add(LEEWAY);
     match claims.at("iat").map(serde_json::Value::as_f64) {

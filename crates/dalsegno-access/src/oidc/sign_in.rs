@@ -20,7 +20,7 @@ const CODE: usize = 4 << 10;
 
 /// What the identity provider knows a server by.
 #[derive(Clone, Copy)]
-pub struct Client<'c> {
+pub struct OidcClient<'c> {
     /// Its id there.
     pub id: &'c str,
     /// Its secret; none for a public client.
@@ -29,17 +29,17 @@ pub struct Client<'c> {
     pub redirect: &'c str,
 }
 
-/// One attempt to sign in: a secret that only the browser has.
+/// The secret of one sign-in, which only the browser has.
 #[derive(Clone)]
-pub struct Attempt(String);
+pub struct SignInSecret(String);
 
-impl std::fmt::Debug for Attempt {
+impl std::fmt::Debug for SignInSecret {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Attempt(…)")
+        f.write_str("SignInSecret(…)")
     }
 }
 
-impl Attempt {
+impl SignInSecret {
     /// A new one.
     ///
     /// # Errors
@@ -102,8 +102,8 @@ impl Issuer {
     /// When the identity provider cannot be asked where that is.
     pub async fn authorize(
         &self,
-        attempt: &Attempt,
-        client: Client<'_>,
+        attempt: &SignInSecret,
+        client: OidcClient<'_>,
         scopes: &[String],
     ) -> Result<String, Refused> {
         let known = self.directory.known(|_| true).await.ok_or(Refused::Issuer)?;
@@ -126,7 +126,7 @@ impl Issuer {
     ///
     /// # Errors
     /// When it did not.
-    pub fn returned(&self, attempt: &Attempt, state: &str, issuer: Option<&str>) -> Result<(), Refused> {
+    pub fn returned(&self, attempt: &SignInSecret, state: &str, issuer: Option<&str>) -> Result<(), Refused> {
         if !attempt.is_for(state) {
             return Err(refused("a browser came back for another attempt to sign in"));
         }
@@ -142,7 +142,12 @@ impl Issuer {
     ///
     /// # Errors
     /// When there is no good token for it, or the identity provider cannot be asked.
-    pub async fn redeem(&self, attempt: &Attempt, code: &str, client: Client<'_>) -> Result<Access, Refused> {
+    pub async fn redeem(
+        &self,
+        attempt: &SignInSecret,
+        code: &str,
+        client: OidcClient<'_>,
+    ) -> Result<Access, Refused> {
         if code.is_empty() || code.len() > CODE {
             return Err(refused("the code is empty or too long"));
         }
@@ -176,9 +181,9 @@ impl Issuer {
     fn exchange(
         &self,
         known: &Known,
-        attempt: &Attempt,
+        attempt: &SignInSecret,
         code: &str,
-        client: Client<'_>,
+        client: OidcClient<'_>,
     ) -> Result<Request, Refused> {
         let url = self.endpoint(known.document.token_endpoint.as_deref())?;
         let mut form = form_urlencoded::Serializer::new(String::new());

@@ -6,7 +6,7 @@ use axum::extract::State;
 use axum::http::header::SET_COOKIE;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse as _, Redirect, Response};
-use dalsegno_access::{Attempt, KeyError, Refused};
+use dalsegno_access::{KeyError, Refused, SignInSecret};
 use dalsegno_web::Shell;
 use dalsegno_web::sign_in::SignedInPage;
 use data_encoding::BASE64URL_NOPAD;
@@ -53,7 +53,7 @@ pub(super) async fn begin(
         Ok(Params(Begin { next })) => next.unwrap_or_default(),
         Err(problem) => return told(problem),
     };
-    let attempt = match Attempt::begin() {
+    let attempt = match SignInSecret::begin() {
         Ok(attempt) => attempt,
         Err(error) => return told(Refused::Unavailable(error).into()),
     };
@@ -88,7 +88,7 @@ pub(super) async fn end(
     let kept = session::attempt(&headers).and_then(|kept| {
         let (attempt, next) = kept.split_once('.')?;
         let next = String::from_utf8(BASE64URL_NOPAD.decode(next.as_bytes()).ok()?).ok()?;
-        Some((Attempt::kept(attempt)?, next))
+        Some((SignInSecret::kept(attempt)?, next))
     });
     let Some((attempt, next)) = kept else {
         let help = "This browser did not begin to sign in here, or more than ten minutes ago. Try again.";
@@ -157,5 +157,5 @@ fn redirect(shared: &Shared, headers: &HeaderMap) -> Option<String> {
 
 fn none() -> Problem {
     let help = "sign in with an access key, or set `[serve.oidc.sign_in]` in dalsegno.toml";
-    Problem::new(Code::NotFound, "nobody signs in by an identity provider here", help)
+    Problem::new(Code::NotFound, "no identity provider signs people in here", help)
 }

@@ -166,7 +166,7 @@ pub(super) fn read(serve: &Section<'_>, paths: &Paths<'_>) -> Option<OidcSetting
     })
 }
 
-/// Reads the issuer: keys come from there, so nobody on the way may change them.
+/// Reads the issuer: keys come from there, so no one on the way may change them.
 fn issuer(section: &Section<'_>) -> Option<String> {
     let text = section.string("issuer")?;
     let rest = text.value.split_once("://").map(|(_, rest)| rest).unwrap_or_default();
