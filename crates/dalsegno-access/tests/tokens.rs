@@ -376,6 +376,8 @@ async fn keys_are_used_for_an_hour_while_the_issuer_is_away_and_looked_at_again_
 async fn an_issuer_that_answers_with_something_else_says_nothing_of_a_token() {
     let key = SigningKey::ed("one");
     let provider = TestIssuer::new(&[&key]).await;
+    // Another server of this machine, which has the same keys.
+    let private = TestIssuer::new(&[&key]).await;
     let token = key.token(&provider.claims());
     let unavailable = async |what: &str| {
         let checked = of(&provider).check(&token).await;
@@ -390,7 +392,8 @@ async fn an_issuer_that_answers_with_something_else_says_nothing_of_a_token() {
         ("jwks_uri", json!("keys")),
         ("jwks_uri", json!("file:///etc/passwd")),
         // Not public, and not what the settings name: nothing is sent there.
-        ("jwks_uri", json!("http://127.0.0.1:9/keys")),
+        ("jwks_uri", json!(format!("{}/keys", private.name))),
+        ("jwks_uri", json!(format!("{}/keys", private.name.replace("127.0.0.1", "localhost")))),
         ("jwks_uri", json!("https://127.0.0.1:9/keys")),
         ("jwks_uri", json!("https://localhost:9/keys")),
         ("jwks_uri", json!("https://169.254.169.254/keys")),
@@ -422,7 +425,6 @@ async fn an_issuer_that_answers_with_something_else_says_nothing_of_a_token() {
     unavailable("a document that is too long").await;
     provider.state().document = document;
     // Where it sends on to is not followed, be it private or not.
-    let private = TestIssuer::new(&[&key]).await;
     for elsewhere in [format!("{}/keys", private.name), "https://login.example.com/keys".to_owned()] {
         provider.state().elsewhere = Some(elsewhere.clone());
         unavailable(&elsewhere).await;
