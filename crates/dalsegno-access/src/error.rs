@@ -90,7 +90,7 @@ pub enum KeyError {
     Storage(#[from] rusqlite::Error),
 }
 
-/// Why a key that a client showed is not good.
+/// Why a key or a token that a client showed is not good.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refused {
@@ -103,6 +103,15 @@ pub enum Refused {
     /// Its time is over.
     #[error("the access key has expired")]
     Expired,
+    /// The token is not one that is accepted. Why, only the log says.
+    #[error("the token is not accepted")]
+    Token,
+    /// The time of the token is over.
+    #[error("the token has expired")]
+    TokenExpired,
+    /// The keys of the issuer cannot be had, so that nothing can be said of the token.
+    #[error("the identity provider cannot be asked for its keys now")]
+    Issuer,
     /// Whether it is good cannot be said now.
     #[error("the access key cannot be checked now")]
     Unavailable(#[source] KeyError),

@@ -1,7 +1,8 @@
 //! Who may do what through the server.
 //!
-//! A client shows a key. [`KeyStore::check`] compares it with what is kept and returns an [`Access`]: the one way to get one.
-//! Code that reads or changes something for a client takes an `Access`, so that nothing happens without a checked key.
+//! A client shows a key. [`KeyStore::check`] compares it with what is kept and returns an [`Access`]. [`Issuer::check`] does the same
+//! with a token that an identity provider has signed. There is no other way to get one.
+//! Code that reads or changes something for a client takes an `Access`, so that nothing happens without a checked credential.
 //!
 //! ```
 //! use dalsegno_access::{KeyStore, NewKey, Reach, Scope};
@@ -23,6 +24,7 @@
 mod access;
 mod error;
 mod key;
+mod oidc;
 mod schema;
 mod scope;
 mod seal;
@@ -32,6 +34,7 @@ mod ticket;
 pub use access::{Access, Reach};
 pub use error::{KeyError, OpenError, Refused};
 pub use key::{Key, KeyEntry, KeyState, NewKey};
+pub use oidc::{Issuer, NoIssuer, OidcClient, Rules, SignInSecret, TenantRule};
 pub use scope::{Scope, UnknownScope};
 pub use seal::Seals;
 pub use store::KeyStore;

@@ -11,7 +11,7 @@ use crate::error::{KeyError, OpenError, Refused};
 use crate::key::{Key, KeyEntry, KeyState, NewKey, digest, new_id, parse};
 use crate::schema;
 use crate::seal::Seals;
-use crate::ticket::SESSION_NAME;
+use crate::ticket::SESSIONS;
 
 /// How often the last use of a key is written down, in milliseconds.
 const BETWEEN_USES: u64 = 60_000;
@@ -79,7 +79,7 @@ impl KeyStore {
             (1..=NAME_MAX).contains(&name.chars().count()) && !name.chars().any(char::is_control)
         };
         // The name of a session says that it is one.
-        if new.name.as_deref().is_some_and(|name| !is_name(name) || name == SESSION_NAME) {
+        if new.name.as_deref().is_some_and(|name| !is_name(name) || name.starts_with(SESSIONS)) {
             return Err(KeyError::Name);
         }
         self.insert(new, now)
@@ -191,7 +191,7 @@ impl KeyStore {
                     "*" => Reach::All,
                     _ => Reach::Tenant(entry.tenant),
                 };
-                Ok(Access { key: entry.id, name: entry.name, reach, scopes: entry.scopes })
+                Ok(Access { key: entry.id, name: entry.name, reach, scopes: entry.scopes, token_ends: None })
             }
         }
     }

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use data_encoding::HEXLOWER;
 
-use crate::access::Reach;
+use crate::access::{Access, Reach};
 use crate::error::KeyError;
 use crate::key::{Key, KeyEntry, NewKey, random};
 use crate::scope::Scope;
@@ -15,6 +15,8 @@ use crate::store::KeyStore;
 pub const TICKET_LASTS: u64 = 5 * 60 * 1_000;
 /// How long a browser stays signed in with a ticket, in milliseconds.
 pub const SESSION_LASTS: u64 = 12 * 60 * 60 * 1_000;
+/// How the names of all keys begin that browsers have, and no others.
+pub(crate) const SESSIONS: &str = "browser (";
 /// The name of the keys that tickets become, as `dalsegno key list` shows it.
 pub const SESSION_NAME: &str = "browser (sign-in link)";
 
@@ -49,6 +51,23 @@ const SESSION_SCOPES: [Scope; 6] = [
     Scope::AgentsRead,
     Scope::ToolsRead,
 ];
+
+impl KeyStore {
+    /// Makes the key of a browser whose user an identity provider signed in: of the same reach and scopes as the token, for
+    /// [`SESSION_LASTS`].
+    ///
+    /// # Errors
+    /// When the token allows nothing, or the key cannot be written.
+    pub fn add_session(&self, access: &Access, now: u64) -> Result<(KeyEntry, Key), KeyError> {
+        if access.scopes.is_empty() {
+            return Err(KeyError::NoScope);
+        }
+        let name = Some(format!("{SESSIONS}{})", access.name().unwrap_or_else(|| access.key())));
+        let expires_at = Some(now.saturating_add(SESSION_LASTS));
+        let new = NewKey { name, reach: access.reach.clone(), scopes: access.scopes.clone(), expires_at };
+        self.insert(&new, now)
+    }
+}
 
 impl Tickets {
     /// Makes a ticket, `now` in milliseconds since the epoch.

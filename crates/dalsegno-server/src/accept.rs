@@ -25,6 +25,7 @@ use crate::documents::Turns;
 use crate::hands::Hands;
 use crate::health::Readiness;
 use crate::limits::Limits;
+use crate::oidc::Oidc;
 use crate::pages::Pages;
 use crate::routes::router;
 use crate::shared::Shared;
@@ -63,12 +64,15 @@ pub enum ServeError {
         /// The address.
         address: SocketAddr,
     },
-    /// The address is reachable from other machines, and no key is there.
+    /// The address is reachable from other machines, and no client has a key or could get a token.
     #[error("`{address}` is not a loopback address, and there is no active access key")]
     NoKeys {
         /// The address.
         address: SocketAddr,
     },
+    /// The identity provider cannot be used.
+    #[error(transparent)]
+    Oidc(#[from] dalsegno_access::NoIssuer),
     /// The certificate cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
@@ -92,6 +96,7 @@ pub struct Server {
     address: SocketAddr,
     engine: Engine,
     keys: KeyStore,
+    oidc: Option<Oidc>,
     telemetry: Telemetry,
     seals: Seals,
     webhooks: Arc<Webhooks>,
@@ -118,10 +123,11 @@ impl Server {
             if !settings.behind_proxy && settings.tls.is_none() {
                 return Err(ServeError::NotEncrypted { address });
             }
-            if !keys.has_active(clock.now().as_millis())? {
+            if settings.oidc.is_none() && !keys.has_active(clock.now().as_millis())? {
                 return Err(ServeError::NoKeys { address });
             }
         }
+        let oidc = settings.oidc.as_ref().map(Oidc::new).transpose()?;
         let seals = keys.seals()?;
         let webhooks = Arc::new(Webhooks::open(&keys.beside("webhooks.db"), &settings)?);
         let root = engine.workspace().root.clone();
@@ -135,6 +141,7 @@ impl Server {
             address,
             engine,
             keys,
+            oidc,
             telemetry,
             seals,
             webhooks,
@@ -184,7 +191,18 @@ impl Server {
         tell: impl FnMut(WorkerEvent<'_>),
     ) -> Result<WorkerReport, ServeError> {
         let Self {
-            listener, engine, keys, telemetry, seals, webhooks, tls, settings, clock, tickets, ..
+            listener,
+            engine,
+            keys,
+            oidc,
+            telemetry,
+            seals,
+            webhooks,
+            tls,
+            settings,
+            clock,
+            tickets,
+            ..
         } = self;
         let triggers = Triggers::new(engine.workspace().settings.triggers.clone(), settings.body);
         triggers.report(&engine).await;
@@ -202,6 +220,7 @@ impl Server {
             turns: Turns::default(),
             engine: engine.clone(),
             keys,
+            oidc,
             telemetry,
             settings,
             clock,

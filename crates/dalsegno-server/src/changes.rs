@@ -123,7 +123,7 @@ pub(crate) async fn stream(
     after: Option<u64>,
     matches: impl Fn(&RunSummary) -> bool + Send + Sync + 'static,
 ) -> Result<Response, Problem> {
-    let open = shared.limits.stream(access.key())?;
+    let open = shared.limits.stream(&access, shared.now())?;
     let changed = shared.changes.subscribe(shared.journal());
     let latest = shared.journal().store().last_change().await?;
     let after = match after {

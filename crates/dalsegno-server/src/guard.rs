@@ -1,4 +1,4 @@
-//! What stands before every handler: the name of the host, the key, its scope, its rate.
+//! What stands before every handler: the name of the host, the key or token, its scope, its rate.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -12,9 +12,9 @@ use axum::response::{IntoResponse as _, Response};
 use dalsegno_access::{Access, Refused, Scope};
 
 use crate::pages::session;
-use crate::params;
 use crate::problem::{Code, Problem};
 use crate::shared::Shared;
+use crate::{oidc, params};
 
 /// The access of the client, which the guard has checked.
 pub(crate) struct Client(pub(crate) Access);
@@ -29,18 +29,18 @@ impl<S: Sync> FromRequestParts<S> for Client {
     }
 }
 
-/// Lets a request through whose key is good and has the scope.
+/// Lets a request through whose key or token is good and has the scope.
 pub(crate) async fn scope(
     State((shared, scope)): State<(Arc<Shared>, Scope)>,
     mut request: Request,
     next: Next,
 ) -> Response {
-    let access = match admit(&shared, &request, scope) {
+    let access = match admit(&shared, &request, scope).await {
         Ok(access) => access,
         Err(problem) => return problem.into_response(),
     };
     let now = shared.now();
-    if shared.keys.is_use_news(&access, now) {
+    if access.token_ends().is_none() && shared.keys.is_use_news(&access, now) {
         let (keys, access) = (shared.keys.clone(), access.clone());
         // It waits for other writers, and no client waits for it.
         tokio::task::spawn_blocking(move || {
@@ -56,36 +56,72 @@ pub(crate) async fn scope(
     response
 }
 
-fn admit(shared: &Shared, request: &Request, scope: Scope) -> Result<Access, Problem> {
-    let header = params::header(request.headers(), AUTHORIZATION.as_str())?;
-    let key = header.and_then(|header| {
-        let (scheme, key) = header.split_once(' ')?;
-        scheme.eq_ignore_ascii_case("bearer").then(|| key.trim())
-    });
-    // The pages ask for streams with the cookie of their session.
-    let key = match header {
-        Some(_) => key,
-        None => session::key_of(request)?,
-    };
-    let checked = shared.keys.check(key.unwrap_or_default(), shared.now());
-    let access = match checked {
-        Ok(access) => access,
-        Err(refused) => {
-            if let (Some(address), false) = (address(request), matches!(refused, Refused::Unavailable(_))) {
-                shared.limits.failure(address)?;
+fn admit<'r>(
+    shared: &'r Shared,
+    request: &Request,
+    scope: Scope,
+) -> impl Future<Output = Result<Access, Problem>> + Send + use<'r> {
+    // The body of a request cannot be shared among threads, so what is needed of it is taken out.
+    let (address, shown) = (address(request), shown(request));
+    async move {
+        let shown = shown?;
+        let access = match check(shared, shown.as_ref()).await {
+            Ok(access) => access,
+            Err(refused) => {
+                let is_wrong = !matches!(refused, Refused::Unavailable(_) | Refused::Issuer);
+                if let Some(address) = address.filter(|_| is_wrong) {
+                    shared.limits.failure(address)?;
+                }
+                return Err(match (shown, refused) {
+                    (None, Refused::Unknown) => Problem::new(
+                        Code::Unauthenticated,
+                        "the request has no access key",
+                        "send `Authorization: Bearer KEY` with a key that `dalsegno key add` made",
+                    ),
+                    (_, refused) => refused.into(),
+                });
             }
-            return Err(match (key, refused) {
-                (None, Refused::Unknown) => Problem::new(
-                    Code::Unauthenticated,
-                    "the request has no access key",
-                    "send `Authorization: Bearer KEY` with a key that `dalsegno key add` made",
-                ),
-                (_, refused) => refused.into(),
-            });
+        };
+        shared.limits.request(access.key())?;
+        match access.token_ends() {
+            _ if access.may(scope) => Ok(access),
+            None => Err(Problem::forbidden(scope)),
+            Some(_) => Err(Problem::new(
+                Code::Forbidden,
+                format!("the token does not give the scope `{scope}`"),
+                "have a claim of the token name a value that gives it in `[serve.oidc.scopes]` of dalsegno.toml",
+            )),
         }
+    }
+}
+
+/// What a client shows.
+enum Shown {
+    /// A key or a token.
+    Bearer(String),
+    /// The key of the session that a page belongs to.
+    Session(String),
+}
+
+fn shown(request: &Request) -> Result<Option<Shown>, Problem> {
+    let Some(header) = params::header(request.headers(), AUTHORIZATION.as_str())? else {
+        // The pages ask for streams with the cookie of their session.
+        return Ok(session::key_of(request)?.map(|key| Shown::Session(key.to_owned())));
     };
-    shared.limits.request(access.key())?;
-    if access.may(scope) { Ok(access) } else { Err(Problem::forbidden(scope)) }
+    let bearer = header.split_once(' ').filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+    Ok(bearer.map(|(_, shown)| Shown::Bearer(shown.trim().to_owned())))
+}
+
+async fn check(shared: &Shared, shown: Option<&Shown>) -> Result<Access, Refused> {
+    let key = match shown {
+        None => "",
+        Some(Shown::Session(key)) => key,
+        Some(Shown::Bearer(shown)) => match oidc::check(shared, shown).await {
+            Some(checked) => return checked,
+            None => shown,
+        },
+    };
+    shared.keys.check(key, shared.now())
 }
 
 pub(crate) fn address(request: &Request) -> Option<IpAddr> {

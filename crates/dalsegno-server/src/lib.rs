@@ -25,6 +25,7 @@ mod inbox;
 mod limits;
 mod link;
 mod listing;
+mod oidc;
 mod openapi;
 mod pages;
 mod params;

@@ -4,12 +4,15 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
+use dalsegno_access::Access;
 use dalsegno_workspace::ServeSettings;
 use governor::clock::{Clock as _, DefaultClock};
 use governor::state::keyed::HashMapStateStore;
 use governor::{Quota, RateLimiter};
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use crate::problem::{Code, Problem};
 
@@ -18,12 +21,17 @@ const FAILURES: NonZeroU32 = NonZeroU32::new(60).expect("not zero");
 /// Most addresses and keys that are remembered before those that are idle are forgotten.
 const REMEMBERED: usize = 10_000;
 
+/// The longest that a stream of a token is open: no clock counts further.
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
 /// The open streams by the ids of their keys.
 type Streams = Mutex<BTreeMap<String, OfKey>>;
 
-/// The open streams of a key.
+/// The open streams of a key, or of who holds a token.
 struct OfKey {
     open: usize,
+    /// Whether it is a key, which can be looked up. A token ends by itself.
+    is_key: bool,
     /// Whether the key is no longer good.
     is_over: watch::Sender<bool>,
 }
@@ -51,7 +59,11 @@ impl Limits {
 
     /// Counts a request of a key.
     pub(crate) fn request(&self, key: &str) -> Result<(), Problem> {
-        // Only keys that exist are here, so that there are as many as people made.
+        // Only keys that exist are here, so that there are as many as people made; of those whom tokens are about there may be more.
+        if self.requests.len() > REMEMBERED {
+            self.requests.retain_recent();
+            self.requests.shrink_to_fit();
+        }
         check(&self.requests, &key.to_owned(), "the access key has sent too many requests")
     }
 
@@ -64,12 +76,15 @@ impl Limits {
         check(&self.failures, &address, "too many requests without a good access key came from this address")
     }
 
-    /// Room for a stream of a key.
-    pub(crate) fn stream(&self, key: &str) -> Result<OpenStream, Problem> {
+    /// Room for a stream of who has this access, `now` in milliseconds since the epoch.
+    pub(crate) fn stream(&self, access: &Access, now: u64) -> Result<OpenStream, Problem> {
+        let (key, token_ends) = (access.key(), access.token_ends());
         let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
-        let of_key = streams
-            .entry(key.to_owned())
-            .or_insert_with(|| OfKey { open: 0, is_over: watch::Sender::new(false) });
+        let of_key = streams.entry(key.to_owned()).or_insert_with(|| OfKey {
+            open: 0,
+            is_key: token_ends.is_none(),
+            is_over: watch::Sender::new(false),
+        });
         if of_key.open >= self.streams_max {
             let detail =
                 format!("the access key has {} open streams, which is the maximum", self.streams_max);
@@ -79,14 +94,16 @@ impl Limits {
         }
         of_key.open += 1;
         let is_over = of_key.is_over.subscribe();
-        Ok(OpenStream { streams: Arc::clone(&self.streams), key: key.to_owned(), is_over })
+        let ends = token_ends
+            .map(|ends| Instant::now() + Duration::from_millis(ends.saturating_sub(now)).min(LONGEST));
+        Ok(OpenStream { streams: Arc::clone(&self.streams), key: key.to_owned(), is_over, ends })
     }
 
     /// Ends the streams of keys that are no longer good: one look for each key, however many streams it has.
     pub(crate) fn check_streams(&self, is_good: impl Fn(&str) -> bool) {
         let streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
         for (key, of_key) in streams.iter() {
-            if !*of_key.is_over.borrow() && !is_good(key) {
+            if of_key.is_key && !*of_key.is_over.borrow() && !is_good(key) {
                 of_key.is_over.send_replace(true);
             }
         }
@@ -107,18 +124,24 @@ pub(crate) struct OpenStream {
     streams: Arc<Streams>,
     key: String,
     is_over: watch::Receiver<bool>,
+    /// When the token ends with which it was opened.
+    ends: Option<Instant>,
 }
 
 impl OpenStream {
-    /// Says whether its key is no longer good.
+    /// Says whether its key or token is no longer good.
     pub(crate) fn is_over(&self) -> bool {
-        *self.is_over.borrow()
+        *self.is_over.borrow() || self.ends.is_some_and(|ends| ends <= Instant::now())
     }
 
-    /// Returns when its key is no longer good.
+    /// Returns when its key or token is no longer good.
     pub(crate) async fn over(&mut self) {
         // The sender is there as long as a stream of the key is.
-        let _ = self.is_over.wait_for(|is_over| *is_over).await;
+        let revoked = self.is_over.wait_for(|is_over| *is_over);
+        match self.ends {
+            None => drop(revoked.await),
+            Some(ends) => drop(tokio::time::timeout_at(ends, revoked).await),
+        }
     }
 }
 

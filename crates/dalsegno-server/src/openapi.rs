@@ -97,7 +97,7 @@ pub fn document() -> Value {
     document["components"]["securitySchemes"] = json!({ SECURITY: {
         "type": "http",
         "scheme": "bearer",
-        "description": "An access key that `dalsegno key add` made. The scopes of an operation are listed with it.",
+        "description": "An access key that `dalsegno key add` made or, where `[serve.oidc]` names an identity provider, a token of it. The scopes of an operation are listed with it.",
     } });
     document
 }

@@ -352,6 +352,15 @@ impl From<Refused> for Problem {
     fn from(refused: Refused) -> Self {
         match &refused {
             Refused::Unavailable(error) => Self::internal(ErrorKind::Unavailable, error),
+            // The log has said why.
+            Refused::Issuer => {
+                Self::new(Code::Unavailable, refused.to_string(), "try again later").retry_after(10)
+            }
+            Refused::Token | Refused::TokenExpired => Self::new(
+                Code::Unauthenticated,
+                refused.to_string(),
+                "get another token from the identity provider; the log of the server says why one is not accepted",
+            ),
             _ => Self::new(
                 Code::Unauthenticated,
                 refused.to_string(),

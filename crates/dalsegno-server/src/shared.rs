@@ -16,6 +16,7 @@ use crate::documents::Turns;
 use crate::hands::Hands;
 use crate::health::Readiness;
 use crate::limits::Limits;
+use crate::oidc::Oidc;
 use crate::pages::Pages;
 use crate::problem::Problem;
 use crate::tls::Tls;
@@ -26,6 +27,8 @@ use crate::webhooks::Webhooks;
 pub(crate) struct Shared {
     pub(crate) engine: Engine,
     pub(crate) keys: KeyStore,
+    /// The identity provider whose tokens are accepted, if there is one.
+    pub(crate) oidc: Option<Oidc>,
     pub(crate) telemetry: Telemetry,
     pub(crate) settings: ServeSettings,
     pub(crate) clock: Arc<dyn Clock>,

@@ -40,7 +40,7 @@ pub(crate) async fn stream(
     if last.is_some() && run.status.is_end() && from == run.records {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
-    let open = shared.limits.stream(access.key())?;
+    let open = shared.limits.stream(access, shared.now())?;
     let tail = shared.engine.tail(run.run, from).await?;
     let events = Events::from(run.run, from);
     let position = Position { shared, tail, events, until, ready: VecDeque::new(), is_over: false, open };

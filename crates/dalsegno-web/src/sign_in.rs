@@ -4,7 +4,7 @@ use askama::Template;
 
 use crate::shell::Shell;
 
-/// Asks for an access key.
+/// Asks for an access key, or for the account of an identity provider.
 #[derive(Debug, Clone, Template)]
 #[template(path = "sign_in.html")]
 pub struct SignInPage {
@@ -14,6 +14,8 @@ pub struct SignInPage {
     pub next: String,
     /// Why the last try was refused.
     pub problem: Option<String>,
+    /// The address at which the identity provider signs a person in; none where it does not.
+    pub provider: Option<String>,
 }
 
 /// Leads from the sign-in link to the pages.

@@ -435,7 +435,8 @@ fn chat(agent: &str) -> ChatPage {
 
 /// Every page, by its name.
 fn pages() -> Vec<(&'static str, String)> {
-    let sign_in = SignInPage { shell: Shell::signed_out(), next: hostile(), problem: Some(hostile()) };
+    let (shell, problem, provider) = (Shell::signed_out(), Some(hostile()), Some(hostile()));
+    let sign_in = SignInPage { shell, next: hostile(), problem, provider };
     let notice = NoticePage {
         shell: Shell::signed_out(),
         title: hostile(),

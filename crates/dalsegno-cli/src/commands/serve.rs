@@ -18,7 +18,7 @@ pub(super) async fn serve(args: &ServeArgs, context: &mut Context<'_>) -> Result
     let workspace = context.workspace()?;
     let settings = workspace.settings.serve.clone();
     let settings = ServeSettings { address: args.address.unwrap_or(settings.address), ..settings };
-    let behind_proxy = settings.behind_proxy;
+    let (behind_proxy, takes_tokens) = (settings.behind_proxy, settings.oidc.is_some());
     let keys = KeyStore::open(super::key::place(&workspace.settings, &workspace.root))?;
     let telemetry = context.telemetry(&workspace.settings).await?;
     let engine = context.build(Engine::builder(), workspace).await?;
@@ -47,7 +47,7 @@ pub(super) async fn serve(args: &ServeArgs, context: &mut Context<'_>) -> Result
             "the link signs in once, within five minutes: to read, answer and fork the runs of all tenants",
         );
     }
-    if !has_keys {
+    if !has_keys && !takes_tokens {
         output.note("no active access key yet: make one with `dalsegno key add`");
     }
     let tell = |event: WorkerEvent<'_>| worker::tell(&event, format, output);

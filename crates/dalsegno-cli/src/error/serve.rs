@@ -58,7 +58,7 @@ impl ServeTrouble {
             Self::Serve(ServeError::Tls(_)) => bad_input("certificate")
                 .with_help("name files in PEM that belong together as `certificate` and `private_key` in `[serve]`"),
             Self::Serve(ServeError::NoKeys { .. }) => {
-                bad_input("no_access_key").with_help("make one with `dalsegno key add`")
+                bad_input("no_access_key").with_help("make one with `dalsegno key add`, or name your identity provider in `[serve.oidc]`")
             }
             Self::Serve(_) => failed("serve"),
         }

@@ -12,6 +12,7 @@ mod documents;
 mod fork;
 mod form;
 mod inbox;
+mod provider;
 mod run;
 mod runs;
 pub(crate) mod session;
@@ -33,9 +34,9 @@ use dalsegno_web::notice::NoticePage;
 use dalsegno_web::{Live, Section, Shell, Template};
 
 use self::walks::Walks;
-use crate::changes;
 use crate::problem::{Code, Problem, Told};
 use crate::shared::Shared;
+use crate::{changes, oidc};
 
 /// What a browser may do on a page: load style and scripts of this server, ask this server, and send forms to it. No text becomes
 /// a script, no other site has the page in a frame.
@@ -110,6 +111,8 @@ pub(crate) fn router(shared: &Arc<Shared>) -> Router<Arc<Shared>> {
     router
         .route("/", get(async || Redirect::to("/runs")))
         .route("/sign-in", get(sign_in::show).post(sign_in::by_key))
+        .route("/sign-in/oidc", get(provider::begin))
+        .route(oidc::RETURN, get(provider::end))
         .route("/sign-out", post(sign_in::out))
         .route("/assets/{version}/{name}", get(assets::asset))
         .layer(from_fn(guarded))

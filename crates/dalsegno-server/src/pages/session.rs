@@ -25,33 +25,51 @@ use crate::shared::Shared;
 
 /// How the name of the cookie begins.
 const NAME: &str = "__Host-dalsegno";
+/// How the name of the cookie begins that a browser has while its user signs in elsewhere.
+const ATTEMPT: &str = "__Host-dalsegno-attempt";
 
 /// The name by which a request calls this server, with its port.
-fn authority<'r>(headers: &'r HeaderMap, request: Option<&'r Request>) -> Option<&'r str> {
+pub(super) fn authority<'r>(headers: &'r HeaderMap, request: Option<&'r Request>) -> Option<&'r str> {
     let named = request.and_then(|request| request.uri().authority()).map(axum::http::uri::Authority::as_str);
     named.or_else(|| headers.get(HOST)?.to_str().ok())
 }
 
-/// The name of the cookie at this server.
-fn name(authority: &str) -> String {
+/// The name of a cookie at this server.
+fn name(of: &str, authority: &str) -> String {
     match authority.rsplit_once(':') {
         Some((_, port)) if !port.is_empty() && port.bytes().all(|digit| digit.is_ascii_digit()) => {
-            format!("{NAME}-{port}")
+            format!("{of}-{port}")
         }
-        _ => NAME.to_owned(),
+        _ => of.to_owned(),
     }
 }
 
 /// The cookie that signs a browser in with a key, for so many seconds; 0 signs it out.
 pub(super) fn cookie(headers: &HeaderMap, key: &str, seconds: u64) -> Option<HeaderValue> {
-    let name = name(authority(headers, None)?);
+    let name = name(NAME, authority(headers, None)?);
     let cookie = format!("{name}={key}; Path=/; Max-Age={seconds}; Secure; HttpOnly; SameSite=Strict");
     HeaderValue::from_str(&cookie).ok()
 }
 
+/// The cookie with an attempt to sign in elsewhere, for so many seconds; 0 takes it away. It has to be there when another site
+/// sends the browser back, and signs nobody in.
+pub(super) fn attempt_cookie(headers: &HeaderMap, attempt: &str, seconds: u64) -> Option<HeaderValue> {
+    let name = name(ATTEMPT, authority(headers, None)?);
+    let cookie = format!("{name}={attempt}; Path=/; Max-Age={seconds}; Secure; HttpOnly; SameSite=Lax");
+    HeaderValue::from_str(&cookie).ok()
+}
+
+/// The attempt in the cookie of a request.
+pub(super) fn attempt(headers: &HeaderMap) -> Option<&str> {
+    of_cookie(headers, &name(ATTEMPT, authority(headers, None)?))
+}
+
 /// The key in the cookie of a request.
 pub(super) fn shown<'r>(headers: &'r HeaderMap, request: Option<&'r Request>) -> Option<&'r str> {
-    let name = name(authority(headers, request)?);
+    of_cookie(headers, &name(NAME, authority(headers, request)?))
+}
+
+fn of_cookie<'r>(headers: &'r HeaderMap, name: &str) -> Option<&'r str> {
     let cookies = headers.get_all(COOKIE).iter().filter_map(|cookies| cookies.to_str().ok());
     let mut pairs =
         cookies.flat_map(|cookies| cookies.split(';')).filter_map(|pair| pair.trim().split_once('='));
@@ -114,14 +132,16 @@ fn admit(shared: &Shared, request: &Request) -> Result<Access, Box<Response>> {
     let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
     let back = if is_read { back } else { "/runs" };
     let told = |problem: Problem| Box::new(notice(Shell::signed_out(), problem.into_response()));
-    let Some(key) = key_of(request).map_err(told)? else { return Err(Box::new(sign_in::ask(back, None))) };
+    let Some(key) = key_of(request).map_err(told)? else {
+        return Err(Box::new(sign_in::ask(shared, back, None)));
+    };
     match shared.keys.check(key, shared.now()) {
         Ok(access) => Ok(access),
         Err(refused @ Refused::Unavailable(_)) => Err(told(refused.into())),
         Err(refused) => {
             let counted = address(request).map_or(Ok(()), |address| shared.limits.failure(address));
             counted.map_err(told)?;
-            Err(Box::new(sign_in::ask(back, Some(&format!("You are signed out: {refused}.")))))
+            Err(Box::new(sign_in::ask(shared, back, Some(&format!("You are signed out: {refused}.")))))
         }
     }
 }

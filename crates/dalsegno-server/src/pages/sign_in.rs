@@ -13,13 +13,14 @@ use dalsegno_web::sign_in::{SignInPage, SignedInPage};
 use serde::Deserialize;
 
 use super::form::Form;
-use super::{html, local, notice, session, with_status};
+use super::{html, local, notice, provider, session, with_status};
+use crate::oidc::Oidc;
 use crate::params::Params;
 use crate::problem::Problem;
 use crate::shared::Shared;
 
 /// The seconds for which a browser keeps the cookie.
-const SECONDS: u64 = SESSION_LASTS / 1_000;
+pub(super) const SECONDS: u64 = SESSION_LASTS / 1_000;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -27,24 +28,26 @@ pub(super) struct Query {
     ticket: Option<String>,
 }
 
-type Client = Option<Extension<ConnectInfo<SocketAddr>>>;
+pub(super) type Client = Option<Extension<ConnectInfo<SocketAddr>>>;
 
-fn count(shared: &Shared, client: Client) -> Result<(), Problem> {
+pub(super) fn count(shared: &Shared, client: Client) -> Result<(), Problem> {
     client.map_or(Ok(()), |Extension(ConnectInfo(client))| shared.limits.failure(client.ip()))
 }
 
-fn told(problem: Problem) -> Response {
+pub(super) fn told(problem: Problem) -> Response {
     notice(Shell::signed_out(), problem.into_response())
 }
 
 /// The page that asks for a key, as the answer to who is not signed in.
-pub(super) fn ask(next: &str, problem: Option<&str>) -> Response {
-    let page = SignInPage {
-        shell: Shell::signed_out(),
-        next: local(next).to_owned(),
-        problem: problem.map(str::to_owned),
-    };
-    with_status(StatusCode::UNAUTHORIZED, &page)
+pub(super) fn ask(shared: &Shared, next: &str, problem: Option<&str>) -> Response {
+    with_status(StatusCode::UNAUTHORIZED, &page(shared, next, problem))
+}
+
+fn page(shared: &Shared, next: &str, problem: Option<&str>) -> SignInPage {
+    let (shell, next, problem) = (Shell::signed_out(), local(next).to_owned(), problem.map(str::to_owned));
+    let has_provider = shared.oidc.as_ref().is_some_and(Oidc::has_sign_in);
+    let provider = has_provider.then(|| provider::address(&next));
+    SignInPage { shell, next, problem, provider }
 }
 
 /// Signs a browser in by a ticket; without one, asks for a key.
@@ -60,8 +63,7 @@ pub(super) async fn show(
         Err(problem) => return told(problem),
     };
     let Some(ticket) = ticket else {
-        let page = SignInPage { shell: Shell::signed_out(), next: "/runs".to_owned(), problem: None };
-        return html(&page);
+        return html(&page(&shared, "/runs", None));
     };
     // What looks at a link before a person follows it must not use the ticket up.
     let looks_ahead =
@@ -79,7 +81,7 @@ pub(super) async fn show(
             Ok(()) => {
                 let help = "The sign-in link was used before, or is older than five minutes. \
                      Restart the server for another one, or sign in with an access key.";
-                ask("/runs", Some(help))
+                ask(&shared, "/runs", Some(help))
             }
             Err(problem) => told(problem),
         },
@@ -89,7 +91,7 @@ pub(super) async fn show(
                 Refused::Unavailable(match error {
                     NoEntry::Keys(error) => error,
                     other => {
-                        return ask("/runs", Some(&other.to_string()));
+                        return ask(&shared, "/runs", Some(&other.to_string()));
                     }
                 })
                 .into(),
@@ -128,13 +130,13 @@ pub(super) async fn by_key(
         }
         Err(refused @ Refused::Unavailable(_)) => told(refused.into()),
         Err(refused) => match count(&shared, client) {
-            Ok(()) => ask(&next, Some(&format!("You are not signed in: {refused}."))),
+            Ok(()) => ask(&shared, &next, Some(&format!("You are not signed in: {refused}."))),
             Err(problem) => told(problem),
         },
     }
 }
 
-/// Signs out. The key of a session that began with a ticket is good for nothing else, and is revoked.
+/// Signs out. The key of a session that did not begin with a key is good for nothing else, and is revoked.
 pub(super) async fn out(
     State(shared): State<Arc<Shared>>,
     headers: HeaderMap,

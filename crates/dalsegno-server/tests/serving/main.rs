@@ -7,6 +7,9 @@ mod catalogue_reach;
 mod changes;
 mod client;
 mod hostile;
+#[path = "../../../dalsegno-access/tests/issuer/mod.rs"]
+mod issuer;
+mod oidc;
 mod openapi;
 mod pages;
 mod reference;

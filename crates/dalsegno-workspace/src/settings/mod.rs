@@ -7,6 +7,7 @@ mod dispatch;
 mod keys;
 mod models;
 mod oauth;
+mod oidc;
 mod paths;
 mod permissions;
 mod reach;
@@ -33,6 +34,7 @@ use crate::trigger::Trigger;
 
 pub use self::commands::SecretCommand;
 pub(crate) use self::keys::{FILE, KEPT_SECRET, MAX_COST};
+pub use self::oidc::{ACCESS_SCOPES, OIDC_ALGORITHMS};
 pub(crate) use self::paths::Paths;
 pub(crate) use self::reach::Reach;
 pub(crate) use self::read::{SettingsRead, default_store, may_name_store, read, secret_settings};
@@ -97,6 +99,56 @@ pub struct ServeSettings {
     pub body: u64,
     /// The origins that receive webhooks besides public ones over `https`: of this machine, of a private network, or over `http`.
     pub webhooks: BTreeSet<String>,
+    /// Whose tokens clients may show in the place of keys, `[serve.oidc]`; without it, no token is accepted.
+    pub oidc: Option<OidcSettings>,
+}
+
+/// Whose tokens are accepted, and what they allow, `[serve.oidc]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OidcSettings {
+    /// The issuer, exactly as tokens name it.
+    pub issuer: String,
+    /// What a token must name as its audience: one of these.
+    pub audience: BTreeSet<String>,
+    /// The algorithms with which tokens may be signed, of [`OIDC_ALGORITHMS`].
+    pub algorithms: BTreeSet<String>,
+    /// Whose runs a token reaches.
+    pub tenant: OidcTenant,
+    /// The claim with what a token allows.
+    pub scopes_claim: String,
+    /// The scopes, of [`ACCESS_SCOPES`], by the values of that claim.
+    pub scopes: BTreeMap<String, BTreeSet<String>>,
+    /// The claim with the name that is recorded.
+    pub name_claim: String,
+    /// The origins of a private network at which the issuer is reached.
+    pub addresses: BTreeSet<String>,
+    /// How people sign in to the pages, `[serve.oidc.sign_in]`; without it they do not by the identity provider.
+    pub sign_in: Option<OidcSignIn>,
+}
+
+/// Whose runs a token reaches. Tenants are names, or `*` for all.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OidcTenant {
+    /// Those of this tenant, for every token.
+    Fixed(String),
+    /// Those of the tenant that a claim names.
+    Claim {
+        /// The claim.
+        claim: String,
+        /// The tenant for each value; without it the value is the name of the tenant.
+        tenants: Option<BTreeMap<String, String>>,
+    },
+}
+
+/// How people sign in to the pages by the identity provider.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OidcSignIn {
+    /// What the identity provider knows the server by.
+    pub client_id: String,
+    /// Where the client's secret is found; none for a public client.
+    pub client_secret: Option<SecretRef>,
+    /// What is asked for besides `openid`.
+    pub scopes: Vec<String>,
 }
 
 /// A certificate and its private key, as files in PEM.
@@ -120,6 +172,7 @@ impl Default for ServeSettings {
             streams: 100,
             body: 4 << 20,
             webhooks: BTreeSet::new(),
+            oidc: None,
         }
     }
 }

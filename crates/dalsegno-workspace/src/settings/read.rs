@@ -69,7 +69,7 @@ pub(crate) fn read(report: &Report, table: &DeTable<'_>, root: &Path) -> Setting
         budget: budget::read(&file),
         dispatch: dispatch::read(&file),
         telemetry: telemetry::read(&file, &paths),
-        serve: serve::read(&file),
+        serve: serve::read(&file, &paths),
         triggers: triggers::read(&file, &paths),
     };
     SettingsRead { settings, store_is_known, keys: models.keys }

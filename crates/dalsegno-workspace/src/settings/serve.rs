@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::PathBuf;
 
-use super::{ServeSettings, TlsFiles, dispatch, url};
+use super::paths::Paths;
+use super::{ServeSettings, TlsFiles, dispatch, oidc, url};
 use crate::code::Code;
 use crate::section::Section;
 use crate::shape::{Form, Key, Shape};
@@ -51,10 +52,15 @@ pub(super) static SHAPE: Shape = Shape::new(
             Form::List(&Form::Text),
             "Receivers of webhooks besides public ones over `https`, for every tenant: `http://localhost:9000`, for example.",
         ),
+        Key::new(
+            "oidc",
+            Form::Table(&oidc::SHAPE),
+            "Whose tokens clients may show in the place of access keys, and what those allow.",
+        ),
     ],
 );
 
-pub(super) fn read(file: &Section<'_>) -> ServeSettings {
+pub(super) fn read(file: &Section<'_>, paths: &Paths<'_>) -> ServeSettings {
     let default = ServeSettings::default();
     let Some(section) = file.section("serve") else { return default };
     let address = section.string("address").and_then(|text| match text.value.parse::<SocketAddr>() {
@@ -106,6 +112,7 @@ pub(super) fn read(file: &Section<'_>) -> ServeSettings {
         streams: section.integer("streams").unwrap_or(default.streams),
         body: section.size("body").unwrap_or(default.body),
         webhooks: receivers(&section),
+        oidc: oidc::read(&section, paths),
     }
 }
 

@@ -1,5 +1,6 @@
 //! What stands in the files arrives in the values, and what does not has its documented default.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use dalsegno_core::{
 };
 use dalsegno_workspace::{
     Access, AgentFile, AwsKeyBinding, DispatchSettings, EnvValue, FileGrant, Lifetime, ModelBinding,
-    SecretCommand, SecretGrant, SecretRef, ServerLimits, TenantKey, Workspace,
+    OidcTenant, SecretCommand, SecretGrant, SecretRef, ServerLimits, TenantKey, Workspace,
 };
 use serde_json::json;
 
@@ -50,6 +51,23 @@ fn every_key_of_the_settings_arrives() {
     assert_eq!(granted.env_prefixes, ["ACME_"]);
     assert_eq!(granted.file_prefixes, [root.join("secrets/acme")]);
     assert_eq!(settings.secrets["signing_key"], SecretRef::File(PathBuf::from("/run/secrets/signing")));
+
+    let oidc = settings.serve.oidc.as_ref().unwrap();
+    let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<BTreeSet<_>>();
+    assert_eq!(oidc.issuer, "https://login.example.com/realms/main");
+    assert_eq!(oidc.audience, words(&["dalsegno", "https://agents.example.com"]));
+    assert_eq!(oidc.algorithms, words(&["ES256", "RS256"]));
+    let tenants = [("operators", "*"), ("org-1", "acme")].map(|(from, to)| (from.to_owned(), to.to_owned()));
+    let claim = OidcTenant::Claim { claim: "user.organization".to_owned(), tenants: Some(tenants.into()) };
+    assert_eq!(oidc.tenant, claim);
+    assert_eq!((oidc.scopes_claim.as_str(), oidc.name_claim.as_str()), ("realm_access.roles", "email"));
+    assert_eq!(oidc.scopes["reader"], words(&["runs:list", "runs:read"]));
+    assert_eq!(oidc.scopes["agents approver"], words(&["answers:write"]));
+    assert_eq!(oidc.addresses, words(&["https://10.1.2.3:8443"]));
+    let sign_in = oidc.sign_in.as_ref().unwrap();
+    assert_eq!(sign_in.client_id, "dalsegno");
+    assert_eq!(sign_in.client_secret, Some(SecretRef::Env("OIDC_SECRET".to_owned())));
+    assert_eq!(sign_in.scopes, ["email", "profile"]);
 
     let server = &settings.servers["files"];
     assert_eq!(server.module, root.join("files.bin"));
