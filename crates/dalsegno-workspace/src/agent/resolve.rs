@@ -85,6 +85,7 @@ impl AgentFile {
             agents: self.agents.clone(),
             memory_scope: self.memory_scope,
             limits: self.limits,
+            voice: None,
         })
     }
 
