@@ -209,6 +209,11 @@ impl Live {
         &self.calls
     }
 
+    /// Says whether the connection to the session is lost: nothing is sent before it is there again.
+    pub fn is_lost(&self) -> bool {
+        self.line == Line::Lost
+    }
+
     /// Says whether the call is over. Effects of it may still be under way.
     pub fn is_over(&self) -> bool {
         self.over.is_some()
