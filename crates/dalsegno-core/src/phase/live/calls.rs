@@ -89,7 +89,9 @@ impl Room<'_> {
             return self.refuse(&call, Refusal::new("overloaded", message));
         }
         let left = budget::left(config, &self.state);
-        if left.max_tool_calls == 0 {
+        let is_held = |work: &&Work| matches!(work.stage, Stage::Held { .. });
+        let held = self.live.works.iter().filter(is_held).count() as u64;
+        if left.max_tool_calls <= held {
             let message = "`limits.max_tool_calls` is reached";
             return self.refuse(&call, Refusal::new("limit_exceeded", message));
         }
@@ -115,7 +117,6 @@ impl Room<'_> {
             GateState::Open
         };
         self.state.decide(Decision::CallTools { names: Vec::from([name.to_string()]) });
-        self.state.usage.tool_calls = self.state.usage.tool_calls.saturating_add(1);
         let number = self.live.asked;
         self.live.asked = number.saturating_add(1);
         let VoiceTool { join, keep_when_interrupted } =
@@ -184,6 +185,7 @@ impl Room<'_> {
         let ordinal = Vec::from([number]);
         let operation = Operation::mint(self.state.namespace, self.state.step, ordinal, request, terms);
         let gate = self.state.gate(gate, &terms);
+        self.state.usage.tool_calls = self.state.usage.tool_calls.saturating_add(1);
         let id = operation.id;
         work.stage = Stage::Started(id);
         self.join.operations.push(Pending {
