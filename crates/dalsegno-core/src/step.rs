@@ -165,11 +165,12 @@ fn converse(config: &AgentConfig, mut state: AgentState) -> Result<AgentAction, 
         return Ok(phase::live::converse(config, Continuation::unchanged(state)));
     }
     state.decisions.clear();
-    match phase::live::advance(config, voice, state) {
-        Ok(continuation) if continuation.state.is_over() => Ok(AgentAction::request(continuation)),
-        Ok(continuation) => Ok(phase::live::converse(config, continuation)),
-        Err((state, stop)) => Ok(complete(state, stop)),
-    }
+    let (continuation, stop) = phase::live::advance(config, voice, state);
+    Ok(match stop {
+        Some(stop) => complete(continuation.state, stop),
+        None if continuation.state.is_over() => AgentAction::request(continuation),
+        None => phase::live::converse(config, continuation),
+    })
 }
 
 /// A declarative tool hands the session over; what its siblings brought is kept.

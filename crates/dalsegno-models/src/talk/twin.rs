@@ -47,7 +47,7 @@ struct Active {
     heard_ms: Option<u64>,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 enum Due {
     /// The caller has had a turn.
     Turn,

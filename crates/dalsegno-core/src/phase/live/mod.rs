@@ -98,20 +98,20 @@ pub(crate) fn converse(config: &AgentConfig, continuation: Continuation) -> Agen
     }
 }
 
-/// Takes the next thing that has come, or lets declarative tools continue.
+/// Takes the next thing that has come, or lets declarative tools continue. Returns why the run fails, if it does.
 pub(crate) fn advance(
     config: &AgentConfig,
     voice: &VoiceSettings,
     mut state: AgentState,
-) -> Result<Continuation, (AgentState, Stop)> {
+) -> (Continuation, Option<Stop>) {
     let stirs = |state: &AgentState| matches!(&state.phase, Phase::Waiting(join) if join.stirs());
     if state.live().is_some_and(|live| live.arrivals.is_empty()) && stirs(&state) {
-        return Ok(stirred(config, state));
+        return (stirred(config, state), None);
     }
     let Phase::Waiting(Join { then: Then::Live(live), operations, tools, most_bytes, bytes }) =
         core::mem::replace(&mut state.phase, Phase::Start)
     else {
-        return Ok(Continuation::unchanged(state));
+        return (Continuation::unchanged(state), None);
     };
     let join = Join { then: Then::Recall, operations, tools, most_bytes, bytes };
     let before: BTreeSet<OperationId> = open(&join.operations).collect();
@@ -121,13 +121,13 @@ pub(crate) fn advance(
     let Room { live, join, mut state, .. } = room;
     state.phase = Phase::Waiting(Join { then: Then::Live(live), ..join });
     match end {
-        None => Ok(Continuation::moved(state, &before)),
+        None => (Continuation::moved(state, &before), None),
         Some(Ok(())) => {
             let answer = state.transcript.last_text_from(state.inherited);
             super::end::completed(&mut state, answer, "the call is over");
-            Ok(Continuation::unchanged(state))
+            (Continuation::unchanged(state), None)
         }
-        Some(Err(stop)) => Err((state, stop)),
+        Some(Err(stop)) => (Continuation::unchanged(state), Some(stop)),
     }
 }
 
