@@ -140,6 +140,9 @@ fn what_certainly_did_nothing_may_be_tried_again_and_what_is_in_doubt_may_not() 
         assert_eq!(call.operations.len(), if joins { 1 } else { 2 }, "{code:?}");
         if code == FailureCode::Indeterminate {
             for round in 3..9 {
+                // The model has heard it.
+                call.began("heard");
+                call.ended("heard", ResponseEnd::Completed);
                 call.calls(&format!("r{round}"), &format!("c{round}"), "book.send", 1);
             }
             assert_eq!(call.operations.len(), 1, "a doubt outlives every response");
