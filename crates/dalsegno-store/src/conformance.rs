@@ -7,6 +7,7 @@
 #![expect(clippy::unwrap_used, reason = "a broken promise is to fail the test that calls this")]
 
 mod appends;
+mod call;
 mod inbox;
 mod reading;
 mod results;
@@ -19,9 +20,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use dalsegno_core::{
-    AgentRequest, AgentResponse, AgentState, Answer, CallRequest, Digest, EffectClass, EndedBy, Failure,
-    FailureCode, Gate, InheritError, Inherited, Limits, LiveNews, OperationId, Outcome, ResponseEnd, RunId,
-    Signal, Status, Timestamp, ToolReturn, Usage, Validation,
+    AgentRequest, AgentResponse, AgentState, Answer, Digest, EffectClass, Failure, FailureCode, Gate,
+    InheritError, Inherited, Limits, OperationId, Outcome, RunId, Signal, Status, Timestamp, ToolReturn,
+    Usage,
 };
 
 use crate::{
@@ -348,37 +349,6 @@ pub async fn records_come_back_in_the_order_of_their_appends<S: Store>(new: impl
     }
 }
 
-/// All that may happen in a call.
-fn conversed() -> Vec<LiveNews> {
-    let command = OperationId::from_bytes([4; 16]);
-    let response = || "resp_1".to_owned();
-    let call = CallRequest {
-        call_id: "call_1".into(),
-        name: "shop.find_order".into(),
-        arguments: r#"{"order":7}"#.into(),
-        validation: Some(Validation::Valid { arguments: serde_json::json!({ "order": 7 }) }),
-    };
-    vec![
-        LiveNews::Connected,
-        LiveNews::Lost { reason: "reset".into() },
-        LiveNews::Attached,
-        LiveNews::SpeechStarted,
-        LiveNews::SpeechStopped,
-        LiveNews::Heard { text: "Where is my order?".into() },
-        LiveNews::ResponseBegan { response: response(), command: Some(command) },
-        LiveNews::Said { text: "I look.".into(), heard_ms: Some(400) },
-        LiveNews::Asked { response: response(), call },
-        LiveNews::Withdrawn { call_id: "call_1".into() },
-        LiveNews::ResponseEnded { response: response(), end: ResponseEnd::Interrupted },
-        LiveNews::Played { response: response() },
-        LiveNews::Digit { digit: '#' },
-        LiveNews::Taken { command },
-        LiveNews::Refused { command, code: "busy".into(), message: "a response is active".into() },
-        LiveNews::Woke,
-        LiveNews::Ended { by: EndedBy::Caller, reason: "hung up".into() },
-    ]
-}
-
 /// A record of each kind that came after the journals of version 4, whose places tests know.
 fn later_kinds() -> Vec<NewRecord> {
     vec![
@@ -393,7 +363,7 @@ fn later_kinds() -> Vec<NewRecord> {
             },
         ),
         NewRecord::new(at(15), Body::Narrowed { budget: Limits::default().budget() }),
-        NewRecord::new(at(15), Body::Conversed { news: conversed() }),
+        NewRecord::new(at(15), Body::Conversed { news: call::conversed() }),
         NewRecord::new(at(15), Body::Inherited(Box::new(inherited(b"what was said")))),
         NewRecord::new(at(15), abandoned()),
         NewRecord::of(
