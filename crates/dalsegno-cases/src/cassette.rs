@@ -248,7 +248,7 @@ fn concerns(state: &AgentState, event: &Event) -> bool {
         News::Outcome { operation, .. }
         | News::Gated { operation, .. }
         | News::Answered { operation, .. } => *operation,
-        News::Signalled(_) => return false,
+        News::Signalled(_) | News::Live(_) => return false,
     };
     state.pending().iter().any(|pending| pending.operation.id == id)
 }
@@ -260,7 +260,7 @@ fn take(config: &AgentConfig, state: &mut AgentState, event: Event, records: &mu
         News::Outcome { operation, outcome } => (operation, Said::Outcome(outcome)),
         News::Gated { operation, gate } => (operation, Said::Gate(gate)),
         News::Answered { operation, answer } => (operation, Said::Answer(answer)),
-        News::Signalled(_) => return,
+        News::Signalled(_) | News::Live(_) => return,
     };
     let Some(operation) = operation(state, id) else { return };
     // What a declarative tool came to and what the core itself asks people follows from the fold.

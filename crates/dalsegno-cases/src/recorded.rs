@@ -24,6 +24,9 @@ impl Cassette {
     /// When the run had not come to an end, and waits for no person.
     pub fn case(&self, config: &Arc<AgentConfig>, name: &str, path: &str) -> Result<String, String> {
         let request = self.request();
+        if request.surface.is_some() {
+            return Err("it is a call, and a case has no caller".to_owned());
+        }
         let located = |value: &str| Located { value: value.to_owned(), span: 0..0 };
         let draft = Draft {
             name: located(name),

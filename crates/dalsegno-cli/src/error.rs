@@ -105,6 +105,8 @@ pub(crate) enum Error {
     NoModel { agent: String },
     #[error("`dalsegno.toml` has no model `{name}`: it has {}", list(known))]
     UnknownModel { name: String, known: Vec<String> },
+    #[error("`{}` is no script of a call", path.display())]
+    LiveScript { path: PathBuf, source: dalsegno_models::LiveScriptError },
     #[error("`{}` has an unknown file type", path.display())]
     MediaType { path: PathBuf },
     #[error("stopped before the run began")]
@@ -305,6 +307,11 @@ impl Error {
             Self::Serve(trouble) => trouble.class(),
             Self::Metrics { .. } => bad_input("metrics")
                 .with_help("name an address of this machine with a free port, such as `127.0.0.1:9464`"),
+            Self::LiveScript { source: dalsegno_models::LiveScriptError::Read { .. }, .. } => {
+                bad_input("unreadable_input").with_help("name a readable file of UTF-8 text")
+            }
+            Self::LiveScript { .. } => bad_input("bad_argument")
+                .with_help("write one `[[turns]]` for each thing that the caller or the live model does"),
             Self::NotAnObject { .. } => {
                 bad_input("bad_argument").with_help("write an object, such as '{\"id\": \"42\"}', or `@FILE`")
             }
@@ -564,6 +571,8 @@ fn engine(error: &EngineError) -> ErrorClass {
         EngineError::Edit { .. } => ErrorClass::new(Exit::BadInput, "bad_answer")
             .with_help("correct the file and approve again; nothing was recorded"),
         EngineError::Model { .. } => ErrorClass::new(Exit::BadInput, "no_model"),
+        EngineError::NoVoice { .. } => ErrorClass::new(Exit::BadInput, "no_voice")
+            .with_help("add `[voice]` to the agent's file, and look at it with `dalsegno check`"),
         EngineError::Ended { .. } => ErrorClass::new(Exit::BadInput, "ended"),
         EngineError::Cancellable { .. } => ErrorClass::new(Exit::BadInput, "cancellable"),
         EngineError::Uncancellable { source, .. } => {

@@ -98,7 +98,7 @@ fn aimed(mut event: Event, state: &AgentState, turn: usize) -> Event {
             | News::Answered { operation, .. } => {
                 *operation = id;
             }
-            News::Signalled(_) => {}
+            News::Signalled(_) | News::Live(_) => {}
         }
     }
     event

@@ -9,8 +9,9 @@ use dalsegno_tools::{ApiCall, Email};
 use serde::{Deserialize, Serialize};
 
 use crate::event::Outcome;
-use crate::id::OperationId;
+use crate::id::{OperationId, Timestamp};
 use crate::join::Pending;
+use crate::live::LiveCommand;
 use crate::operation::{
     AgentCall, Gate, GateState, Input, MemoryCreate, MemorySearch, MemoryTraverse, ModelCompletion,
     Operation, Request, Timer, ToolCall,
@@ -138,6 +139,19 @@ pub enum AgentAction {
     },
     /// Nothing is to be done: a declarative tool goes on with the next step at once.
     Continue {
+        /// The state to continue with, and what is new in it.
+        continuation: Continuation,
+    },
+    /// A call goes on: the session of its live model is sent commands, operations are performed, and something may follow from
+    /// silence alone.
+    Converse {
+        /// What the session has not taken, in the order in which it is sent.
+        commands: Vec<LiveCommand>,
+        /// The operations that have no outcome yet; some may wait at a gate.
+        operations: Vec<Operation>,
+        /// When [`LiveNews::Woke`](crate::LiveNews::Woke) is to be reported, unless other news comes before; none once the call is
+        /// over.
+        wake_at: Option<Timestamp>,
         /// The state to continue with, and what is new in it.
         continuation: Continuation,
     },
@@ -296,6 +310,7 @@ impl AgentAction {
             | Self::RequestEmail { continuation, .. }
             | Self::RequestParallel { continuation, .. }
             | Self::RequestApproval { continuation, .. }
+            | Self::Converse { continuation, .. }
             | Self::Continue { continuation } => continuation,
         }
     }
@@ -321,6 +336,7 @@ impl AgentAction {
             | Self::RequestEmail { continuation, .. }
             | Self::RequestParallel { continuation, .. }
             | Self::RequestApproval { continuation, .. }
+            | Self::Converse { continuation, .. }
             | Self::Continue { continuation } => &continuation.state,
         }
     }

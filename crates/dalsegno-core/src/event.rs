@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use crate::canonical::print_json;
 pub use crate::failure::{Failure, FailureCode};
 use crate::id::{OperationId, RunId, Timestamp};
+use crate::live::LiveNews;
 use crate::media::misfit;
 use crate::operation::Gate;
 use crate::reply::{ModelReply, ReplyPart, Validation, Violation};
@@ -40,6 +41,11 @@ impl Event {
     /// An answer at an operation's gate.
     pub fn answer(at: Timestamp, operation: OperationId, answer: Answer) -> Self {
         Self { at, news: News::Answered { operation, answer } }
+    }
+
+    /// Something that happened in a call.
+    pub fn live(at: Timestamp, news: LiveNews) -> Self {
+        Self { at, news: News::Live(news) }
     }
 
     /// A signal to the run.
@@ -75,6 +81,8 @@ pub enum News {
     },
     /// The run is to stop.
     Signalled(Signal),
+    /// Something happened in the call that the run is.
+    Live(LiveNews),
 }
 
 /// What came of an operation.

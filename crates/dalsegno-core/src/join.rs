@@ -1,5 +1,6 @@
 //! The group of operations that a step waits for.
 
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -9,6 +10,7 @@ use serde_json::Value;
 
 use crate::event::Outcome;
 use crate::id::{OperationId, Timestamp, ToolName};
+use crate::live::Live;
 use crate::operation::{GateState, Operation};
 use crate::transcript::Attachment;
 
@@ -50,7 +52,6 @@ impl Join {
 
     /// The model's own id of the call that an operation performs, or is a part of.
     pub(crate) fn call_id(&self, mut id: OperationId) -> Option<&str> {
-        let Then::Calls { calls } = &self.then else { return None };
         let place = loop {
             let place = self.operations.iter().position(|pending| pending.operation.id == id)?;
             match self.operations[place].parent {
@@ -58,8 +59,18 @@ impl Join {
                 None => break place,
             }
         };
-        let mut open = calls.iter().filter(|slot| slot.settled.is_none());
-        open.nth(place).map(|slot| slot.call_id.as_str())
+        match &self.then {
+            Then::Calls { calls } => {
+                let mut open = calls.iter().filter(|slot| slot.settled.is_none());
+                open.nth(place).map(|slot| slot.call_id.as_str())
+            }
+            Then::Live(live) => live.call_of(id).map(|call| call.call_id.as_str()),
+            Then::Recall
+            | Then::Reply { .. }
+            | Then::Summary { .. }
+            | Then::PlanStep { .. }
+            | Then::ForEach { .. } => None,
+        }
     }
 
     /// The place of the first declarative tool that has not begun and may.
@@ -70,7 +81,8 @@ impl Join {
             | Then::Reply { .. }
             | Then::Summary { .. }
             | Then::Calls { .. }
-            | Then::PlanStep { .. } => usize::MAX,
+            | Then::PlanStep { .. }
+            | Then::Live(_) => usize::MAX,
         };
         let has_begun = |id: OperationId| self.tools.iter().any(|tool| tool.of == id);
         let busy = |pending: &&Pending| {
@@ -166,6 +178,8 @@ pub enum Then {
         #[serde(default, skip_serializing_if = "core::ops::Not::not")]
         fallback: bool,
     },
+    /// A call. Nothing is joined: each outcome is folded when it arrives.
+    Live(Box<Live>),
 }
 
 /// One call of a model's reply.

@@ -54,6 +54,7 @@ mod follow;
 mod id;
 mod inherit;
 mod join;
+mod live;
 mod media;
 mod notes;
 mod operation;
@@ -72,12 +73,12 @@ mod transcript;
 pub use action::{AgentAction, Continuation};
 pub use canonical::{Digest, digest_json};
 pub use config::{
-    AgentConfig, Approve, Branch, Budget, Callee, Compact, ContextSettings, ForEach, Limits, LongContext,
-    MemoryScope, Mind, ModelControl, ModelMind, ModelSettings, OnExceeded, OnFailure, OnIndeterminate,
-    Origin, OriginRule, OutputSettings, PartTerms, Plan, PlanCall, PlanHandoff, PlanOperation, PlanStep,
-    Price, ProviderTool, Rates, Reasoning, Recall, RelationTemplate, SEMANTICS, StepAction, Tool,
-    ToolDocument, ToolDocuments, ToolKind, ToolOwner, Toolbox, UnknownProviderTool, Verbosity, Verify, Wait,
-    first_rule_met,
+    AfterHangup, AgentConfig, Approve, Branch, Budget, Callee, Compact, ContextSettings, ForEach, Limits,
+    LongContext, MemoryScope, Mind, ModelControl, ModelMind, ModelSettings, OnExceeded, OnFailure,
+    OnIndeterminate, Origin, OriginRule, OutputSettings, PartTerms, Plan, PlanCall, PlanHandoff,
+    PlanOperation, PlanStep, Price, ProviderTool, Rates, Reasoning, Recall, RelationTemplate, SEMANTICS,
+    StepAction, Tool, ToolDocument, ToolDocuments, ToolKind, ToolOwner, Toolbox, UnknownProviderTool,
+    Verbosity, Verify, VoiceSettings, VoiceTool, Wait, first_rule_met,
 };
 pub use event::{
     AgentReturn, Answer, EmailReceipt, Event, Failure, FailureCode, MAX_DEPTH, MemoryCreated, MemoryHit,
@@ -89,6 +90,9 @@ pub use id::{
 };
 pub use inherit::{Block, InheritError, Inheritance, Inherited};
 pub use join::{Begun, CallSlot, Join, Pending, Settled, Then};
+pub use live::{
+    CommandKind, EndedBy, Live, LiveCall, LiveCommand, LiveNews, ResponseEnd, Surface, TEXT_BYTES_MAX,
+};
 pub use media::{RESULT_FILES_BYTES_MAX, RESULT_FILES_MAX, media_type};
 pub use notes::{Note, NoteLevel};
 pub use operation::{

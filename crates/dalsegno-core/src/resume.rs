@@ -8,8 +8,9 @@ use serde_json::{Value, json};
 
 use crate::canonical::print_json;
 use crate::event::{Answer, Event, Failure, FailureCode, MAX_DEPTH, News, Outcome, Signal, depth};
-use crate::id::OperationId;
+use crate::id::{OperationId, Timestamp};
 use crate::join::{Join, find};
+use crate::live::{Arrival, LiveNews};
 use crate::operation::{Gate, GateState, Operation, Request, ToolCall, ToolInput};
 use crate::reply::Validation;
 use crate::state::{AgentState, Phase};
@@ -63,6 +64,24 @@ pub enum ResumeError {
         /// What kind of answer came.
         what: &'static str,
     },
+    /// The run is no call, or the call is over.
+    #[error("the run has no call that could report `{news}`: drop it")]
+    NoCall {
+        /// The kind of news.
+        news: &'static str,
+    },
+    /// The session of a call says that it has a command which it was never sent.
+    #[error("the call has no command {command}: it was never sent")]
+    UnknownCommand {
+        /// The id.
+        command: OperationId,
+    },
+    /// The news has parts that no state can hold, or too much news waits for a step.
+    #[error("the call cannot take `{news}`: an id in it is too long, or too much waits for the next step")]
+    Unusable {
+        /// The kind of news.
+        news: &'static str,
+    },
 }
 
 impl AgentState {
@@ -72,14 +91,76 @@ impl AgentState {
     /// When the news does not belong to this state, which then is as it was.
     pub fn resume(&mut self, event: Event) -> Result<(), ResumeError> {
         let Event { at, news } = event;
+        let about = match &news {
+            News::Outcome { operation, .. }
+            | News::Gated { operation, .. }
+            | News::Answered { operation, .. } => Some(*operation),
+            News::Signalled(_) | News::Live(_) => None,
+        };
+        let was_open = about.is_some_and(|id| self.lacks_outcome(id));
         match news {
             News::Outcome { operation, outcome } => self.take_outcome(operation, outcome)?,
             News::Gated { operation, gate } => self.take_gate(operation, gate)?,
             News::Answered { operation, answer } => self.take_answer(operation, answer)?,
             News::Signalled(signal) => self.take_signal(signal)?,
+            News::Live(news) => self.take_live(at, news)?,
         }
         self.now = self.now.max(at);
+        if let Some(operation) = about.filter(|_| was_open) {
+            self.arrived(operation);
+        }
         Ok(())
+    }
+
+    /// Says whether the run can take this news of a call: it is one that is not over, and has sent what is acknowledged.
+    pub fn admits(&self, news: &LiveNews) -> Result<(), ResumeError> {
+        let kind = news.kind();
+        let live = self.live().filter(|live| !live.is_ending()).ok_or(ResumeError::NoCall { news: kind })?;
+        if news.clone().bounded().is_none() || !live.has_room() {
+            return Err(ResumeError::Unusable { news: kind });
+        }
+        match news {
+            LiveNews::Taken { command } if !live.knows(*command) => {
+                Err(ResumeError::UnknownCommand { command: *command })
+            }
+            LiveNews::Refused { command, .. } if !live.has_sent(*command) => {
+                Err(ResumeError::UnknownCommand { command: *command })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn take_live(&mut self, at: Timestamp, news: LiveNews) -> Result<(), ResumeError> {
+        self.admits(&news)?;
+        if let (Some(live), Some(news)) = (self.live_mut(), news.bounded()) {
+            live.arrivals.push((at, Arrival::News(news)));
+        }
+        Ok(())
+    }
+
+    fn lacks_outcome(&self, id: OperationId) -> bool {
+        self.pending().iter().any(|pending| pending.operation.id == id && pending.outcome.is_none())
+    }
+
+    /// Notes in a call that an operation has its outcome, or waits at a gate.
+    fn arrived(&mut self, id: OperationId) {
+        let at = self.now;
+        let mut root = id;
+        while let Some(above) = self.parent_of(root) {
+            root = above;
+        }
+        let mut pending = self.pending().iter();
+        let Some(pending) = pending.find(|pending| pending.operation.id == id) else { return };
+        let arrival = match (&pending.outcome, &pending.operation.gate) {
+            (Some(_), _) if root == id => Arrival::Settled(id),
+            // What came of a part is its tool's business.
+            (Some(_), _) => return,
+            (None, GateState::Waiting(_)) => Arrival::Gated(root),
+            (None, GateState::Open | GateState::Answered) => return,
+        };
+        if let Some(live) = self.live_mut() {
+            live.arrivals.push((at, arrival));
+        }
     }
 
     fn take_outcome(&mut self, id: OperationId, outcome: Outcome) -> Result<(), ResumeError> {

@@ -13,6 +13,7 @@ use crate::config::{AgentConfig, Budget};
 use crate::event::{MemoryHit, Signal, size};
 use crate::id::{AgentName, OperationId, RunId, StepId, Timestamp};
 use crate::join::{Join, Pending, Then};
+use crate::live::Surface;
 use crate::operation::{EffectClass, Gate, GateState, Operation, Request, Terms};
 use crate::phase::budget;
 use crate::response::{AgentResponse, Usage};
@@ -47,6 +48,9 @@ pub struct AgentRequest {
     /// started, and in records of releases before this was written down.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub called_by: Option<AgentName>,
+    /// How the caller speaks with a live model, where the run is a call. None for a run in which a model is asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub surface: Option<Surface>,
 }
 
 /// Who handed a session over.
@@ -71,6 +75,7 @@ impl AgentRequest {
             tenant_settings: Value::Null,
             handoff: None,
             called_by: None,
+            surface: None,
         }
     }
 }
@@ -378,16 +383,19 @@ impl AgentState {
 
     /// Says whether a step would go on: nothing is missing, a declarative tool can go on, or a signal ends the run.
     pub fn is_ready(&self) -> bool {
-        self.signal.is_some() || self.is_settled() || self.join_of().is_some_and(Join::stirs)
+        self.signal.is_some()
+            || self.is_settled()
+            || self.join_of().is_some_and(Join::stirs)
+            || self.live().is_some_and(|live| live.has_more(self.pending()))
     }
 
-    /// Says whether every operation of the current step has its outcome.
+    /// Says whether every operation of the current step has its outcome. A call is never settled before it is over.
     pub fn is_settled(&self) -> bool {
-        self.pending().iter().all(|pending| pending.outcome.is_some())
+        self.live().is_none() && self.pending().iter().all(|pending| pending.outcome.is_some())
     }
 
     /// The group that the run waits for.
-    fn join_of(&self) -> Option<&Join> {
+    pub(crate) fn join_of(&self) -> Option<&Join> {
         match &self.phase {
             Phase::Waiting(join) => Some(join),
             Phase::Start | Phase::Think | Phase::Plan { .. } | Phase::Ended(_) | Phase::HandedOff(_) => None,
@@ -424,7 +432,8 @@ impl AgentState {
             | Then::Reply { .. }
             | Then::Summary { .. }
             | Then::Calls { .. }
-            | Then::PlanStep { .. } => Vec::from([place]),
+            | Then::PlanStep { .. }
+            | Then::Live(_) => Vec::from([place]),
         };
         let operations = requests.into_iter().enumerate().map(|(place, (request, terms, gate))| {
             let ordinal =
@@ -441,7 +450,11 @@ impl AgentState {
                 let settled = calls.iter().filter_map(|call| call.settled.as_ref());
                 settled.map(|settled| settled.content.len()).sum::<usize>() as u64
             }
-            Then::Recall | Then::Reply { .. } | Then::Summary { .. } | Then::PlanStep { .. } => 0,
+            Then::Recall
+            | Then::Reply { .. }
+            | Then::Summary { .. }
+            | Then::PlanStep { .. }
+            | Then::Live(_) => 0,
         };
         let most_bytes = config.limits.max_state_bytes.saturating_sub(self.kept_bytes.saturating_add(held));
         let tools = Vec::new();

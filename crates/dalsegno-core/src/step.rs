@@ -53,6 +53,9 @@ pub fn execute_agent_step(
         phase::end::abandon(config, &mut state);
         return Ok(complete(state, stopped_by(signal)));
     }
+    if state.live().is_some() {
+        return converse(config, state);
+    }
     if !state.is_ready() {
         return Ok(AgentAction::request(Continuation::unchanged(state)));
     }
@@ -70,6 +73,13 @@ pub fn execute_agent_step(
     loop {
         let phase = core::mem::replace(&mut state.phase, Phase::Start);
         let next = match (phase, &config.mind) {
+            (Phase::Start, Mind::Model(mind)) if state.request.surface.is_some() => match &config.voice {
+                Some(voice) => phase::live::begin(config, mind, voice, &mut state),
+                None => return Err(ExecutionError::WrongConfig { expected: "`[voice]`" }),
+            },
+            (Phase::Start, Mind::Plan(_)) if state.request.surface.is_some() => {
+                return Err(ExecutionError::WrongConfig { expected: "a model" });
+            }
             (Phase::Start, Mind::Model(mind)) => phase::start::model(config, mind, &mut state),
             (Phase::Start, Mind::Plan(_)) => {
                 state.phase = Phase::Plan { next: 0 };
@@ -113,6 +123,8 @@ pub fn execute_agent_step(
                     }
                     phase::plan::each_returned(config, list, each, join.operations, &mut state)
                 }
+                // A call never comes here.
+                (Then::Live(_), _) => return Err(ExecutionError::WrongConfig { expected: "a call" }),
                 (
                     Then::Recall | Then::Reply { .. } | Then::Summary { .. } | Then::Calls { .. },
                     Mind::Plan(_),
@@ -135,10 +147,30 @@ pub fn execute_agent_step(
         if let Err(stop) = next {
             return Ok(complete(state, stop));
         }
+        if state.live().is_some() {
+            return Ok(phase::live::converse(config, Continuation::begun(state)));
+        }
         if !state.is_settled() {
             return Ok(AgentAction::request(Continuation::begun(state)));
         }
     }
+}
+
+/// A call takes what has come.
+fn converse(config: &AgentConfig, mut state: AgentState) -> Result<AgentAction, ExecutionError> {
+    let Some(voice) = &config.voice else {
+        return Err(ExecutionError::WrongConfig { expected: "`[voice]`" });
+    };
+    if !state.is_ready() {
+        return Ok(phase::live::converse(config, Continuation::unchanged(state)));
+    }
+    state.decisions.clear();
+    let (continuation, stop) = phase::live::advance(config, voice, state);
+    Ok(match stop {
+        Some(stop) => complete(continuation.state, stop),
+        None if continuation.state.is_over() => AgentAction::request(continuation),
+        None => phase::live::converse(config, continuation),
+    })
 }
 
 /// A declarative tool hands the session over; what its siblings brought is kept.

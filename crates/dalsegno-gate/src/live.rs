@@ -366,6 +366,7 @@ fn about(event: &Event, id: OperationId, now: Timestamp) -> Event {
         News::Gated { gate, .. } => Event::gated(at, id, gate.clone()),
         News::Answered { answer, .. } => Event::answer(at, id, answer.clone()),
         News::Signalled(signal) => Event::signal(at, *signal),
+        News::Live(news) => Event::live(at, news.clone()),
     }
 }
 

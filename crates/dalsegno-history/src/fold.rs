@@ -360,12 +360,16 @@ impl Fold {
     /// When the journal and the core part, or the core refuses the configuration.
     pub fn apply(&mut self, record: &Record) -> Result<(), FoldError> {
         self.suspended = None;
-        if self.ended.is_none()
+        while self.ended.is_none()
             && self.expected.is_empty()
             && self.state().is_ready()
             && needs_step(record, self.state())
         {
             self.advance()?;
+            // A call takes what has come one by one, and not all of it is followed by a record.
+            if self.state().live().is_none() {
+                break;
+            }
         }
         match &record.body {
             Body::Started(_) => return Err(self.diverged(record, "a second start", "has started already")),
@@ -423,6 +427,11 @@ impl Fold {
                 let id = self.operation(record)?;
                 self.spend(id, *elapsed_ms);
                 self.take(record, Event::outcome(record.at, id, outcome.clone()))?;
+            }
+            Body::Conversed { news } => {
+                for news in news {
+                    self.take(record, Event::live(record.at, news.clone()))?;
+                }
             }
             Body::Signalled { signal, .. } => {
                 self.left = LeftOpen::of(self.state().pending());

@@ -44,6 +44,11 @@ impl Journal {
         read: ReadOutcome<'_>,
     ) -> Result<ForkPoint, HistoryError> {
         let failed = |message: String| HistoryError::Fork { run, message };
+        if let Some(Body::Started(started)) = records.first().map(|record| &record.body)
+            && started.request.surface.is_some()
+        {
+            return Err(failed("it is a call: its caller and its live model cannot be forked".to_owned()));
+        }
         let steps = steps_of(records);
         let mut replaced = BTreeMap::new();
         let mut step = at;

@@ -155,10 +155,14 @@ impl Journal {
             }
             if fold.state().step() != before || fold.ended.is_some() != had_ended {
                 steps.push(view(fold.state()));
-            } else if matches!(record.body, Body::Requested { .. }) && record.parent.is_some() {
+            } else if matches!(record.body, Body::Requested { .. })
+                && let Some(step) = steps.last_mut()
+                && !step.operations.iter().any(|known| Some(known.operation) == record.operation)
+            {
+                // A part of a declarative tool, or what is asked for in a call.
                 let asked = fold.state().pending().iter();
                 let asked = asked.filter(|pending| Some(pending.operation.id) == record.operation);
-                if let Some(step) = steps.last_mut() {
+                {
                     step.operations.extend(asked.map(|asked| operation(fold.state(), asked)));
                 }
             }

@@ -11,6 +11,7 @@
 //! - [`HttpModel`] asks an endpoint over one of the [`Wire`]s, and as [`Later`] those that reply to batches.
 //! - [`Recorder`] and [`Cassette`] keep what a model replied and replay it.
 //! - [`ScriptModel`] replies from a TOML file: offline, deterministic, without a token.
+//! - [`LiveTwin`] is the caller and the live model of a call that is written down ([`LiveScript`]).
 //!
 //! A schema comes from another party. It never reaches the network or a file, its patterns run in linear time, and
 //! one that would take too long or too much stack to apply is refused when it is compiled; see [`SchemaError`].
@@ -22,6 +23,7 @@ mod output;
 mod provider_tools;
 mod schema;
 mod script;
+mod talk;
 mod validation;
 
 pub use cassette::{Cassette, CassetteError, Recorder, Recording};
@@ -33,4 +35,5 @@ pub use output::{judge_output, judge_result};
 pub use provider_tools::{ProviderCall, provider_call};
 pub use schema::{MAX_DEPTH, MAX_VIOLATIONS, Schema, SchemaError};
 pub use script::{ScriptError, ScriptModel, Scripted};
+pub use talk::{LiveScript, LiveScriptError, LiveTwin};
 pub use validation::{MAX_ARGUMENT_BYTES, Schemas, judge_call};

@@ -329,6 +329,12 @@ pub enum EngineError {
         /// How deep it would be.
         depth: u32,
     },
+    /// The agent takes no calls.
+    #[error("agent `{agent}` takes no calls: give its file a `[voice]` section")]
+    NoVoice {
+        /// The agent.
+        agent: AgentName,
+    },
     /// The agent cannot be given another model.
     #[error("cannot replace the model of agent `{agent}`: {message}")]
     Model {

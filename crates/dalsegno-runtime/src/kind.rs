@@ -38,6 +38,7 @@ impl EngineError {
             | Self::Principal { .. }
             | Self::TooDeep { .. }
             | Self::Model { .. }
+            | Self::NoVoice { .. }
             | Self::Answer { is_late: false, .. }
             | Self::Edit { .. }
             | Self::NotAdopted { .. }

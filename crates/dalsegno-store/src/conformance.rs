@@ -7,6 +7,7 @@
 #![expect(clippy::unwrap_used, reason = "a broken promise is to fail the test that calls this")]
 
 mod appends;
+mod call;
 mod inbox;
 mod reading;
 mod results;
@@ -362,6 +363,7 @@ fn later_kinds() -> Vec<NewRecord> {
             },
         ),
         NewRecord::new(at(15), Body::Narrowed { budget: Limits::default().budget() }),
+        NewRecord::new(at(15), Body::Conversed { news: call::conversed() }),
         NewRecord::new(at(15), Body::Inherited(Box::new(inherited(b"what was said")))),
         NewRecord::new(at(15), abandoned()),
         NewRecord::of(

@@ -122,6 +122,7 @@ pub(crate) fn heirs(run: RunId, all: &[Kin], forks: &[(RunId, RunId)]) -> Vec<Ru
 pub(crate) const fn has_content(kind: RecordKind) -> bool {
     match kind {
         RecordKind::Started
+        | RecordKind::Conversed
         | RecordKind::Answered
         | RecordKind::Resolved
         | RecordKind::Late

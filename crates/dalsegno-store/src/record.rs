@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use dalsegno_core::{
     AgentName, AgentRequest, AgentResponse, Answer, Budget, Digest, EffectClass, FailureCode, Gate,
-    Inherited, OperationId, Outcome, RunId, SessionContext, Signal, Timestamp, ToolName,
+    Inherited, LiveNews, OperationId, Outcome, RunId, SessionContext, Signal, Timestamp, ToolName,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -228,6 +228,12 @@ pub enum Body {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<String>,
     },
+    /// Something happened in the call that the run is. What the core asks of the live model thereupon is not recorded: it follows
+    /// from the records before it.
+    Conversed {
+        /// What happened, in order. What came together stands together.
+        news: Vec<LiveNews>,
+    },
     /// What the run took over from the one before it in its session. Stands right after `started`; a run that has it needs
     /// no other run.
     Inherited(Box<Inherited>),
@@ -319,6 +325,7 @@ impl Body {
             Self::Forked { .. } => RecordKind::Forked,
             Self::Adopted { .. } => RecordKind::Adopted,
             Self::Inherited(_) => RecordKind::Inherited,
+            Self::Conversed { .. } => RecordKind::Conversed,
             Self::Narrowed { .. } => RecordKind::Narrowed,
             Self::Rebound { .. } => RecordKind::Rebound,
             Self::Suspended { .. } => RecordKind::Suspended,
@@ -524,6 +531,8 @@ record_kinds! {
     Narrowed = 21, "narrowed";
     /// A person ended the run, whatever it had done.
     Abandoned = 22, "abandoned";
+    /// Something happened in the call that the run is.
+    Conversed = 23, "conversed";
 }
 
 impl std::fmt::Display for RecordKind {

@@ -314,6 +314,7 @@ impl Progress {
                 | Body::Forked { .. }
                 | Body::Adopted { .. }
                 | Body::Inherited(_)
+                | Body::Conversed { .. }
                 | Body::Narrowed { .. }
                 | Body::Rebound { .. } => RunStatus::Running,
             };

@@ -60,14 +60,15 @@ const ANSWERS: [&str; 14] = [
 ];
 
 /// Records that no simulated world has: the first three need an MCP server; adoption and agents that lose rights are not
-/// generated, and nobody abandons a run.
-const OUT_OF_REACH: [RecordKind; 6] = [
+/// generated, nobody abandons a run, and no run is a call.
+const OUT_OF_REACH: [RecordKind; 7] = [
     RecordKind::Rebound,
     RecordKind::Denied,
     RecordKind::Tasked,
     RecordKind::Adopted,
     RecordKind::Narrowed,
     RecordKind::Abandoned,
+    RecordKind::Conversed,
 ];
 
 /// How often things happened, by their kind and name.

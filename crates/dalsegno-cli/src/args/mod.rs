@@ -3,6 +3,7 @@
 #[cfg(feature = "oauth")]
 mod auth;
 mod bench;
+mod call;
 mod cost;
 mod eval;
 mod format;
@@ -30,6 +31,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 #[cfg(feature = "oauth")]
 pub(crate) use self::auth::AuthArgs;
 pub(crate) use self::bench::BenchArgs;
+pub(crate) use self::call::{CallArgs, CallTextArgs, CallVerb};
 pub(crate) use self::cost::{CostArgs, GroupArg};
 pub(crate) use self::eval::EvalArgs;
 pub(crate) use self::format::{DocumentArgs, Format, StreamArgs, TokenArgs};
@@ -130,6 +132,9 @@ pub(crate) enum Verb {
     /// Chat with an agent: each message is a run, and the session keeps the conversation
     #[command(after_help = lineage::CHAT_EXAMPLES)]
     Chat(ChatArgs),
+    /// Call an agent with a live model that listens and speaks
+    #[command(after_help = call::EXAMPLES)]
+    Call(CallArgs),
     /// Answer a suspended run, or resume an interrupted one
     #[command(after_help = runs::RESUME_EXAMPLES)]
     Resume(ResumeArgs),
@@ -293,6 +298,7 @@ impl Verb {
             | Self::Debug(_)
             | Self::Run(_)
             | Self::Chat(_)
+            | Self::Call(_)
             | Self::Resume(_)
             | Self::Fork(_)
             | Self::Adopt(_)
@@ -313,6 +319,7 @@ impl Verb {
             Self::Gate(gate) => gate.document.resolve(),
             Self::Eval(eval) => eval.document.resolve(),
             Self::Run(run) => run.stream.resolve(),
+            Self::Call(call) => call.format(),
             Self::Resume(resume) => resume.stream.resolve(),
             Self::Answer(answer) => answer.document.resolve(),
             Self::Runs(runs) => runs.document.resolve(),

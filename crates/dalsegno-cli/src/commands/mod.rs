@@ -5,6 +5,7 @@ mod answer;
 #[cfg(feature = "oauth")]
 mod auth;
 pub(crate) mod bench;
+mod call;
 mod cancel;
 mod carry;
 mod chat;
@@ -284,6 +285,7 @@ fn alone(args: &Args, output: &mut Output) -> Result<Exit, Error> {
         | Verb::Eval(_)
         | Verb::Run(_)
         | Verb::Chat(_)
+        | Verb::Call(_)
         | Verb::Resume(_)
         | Verb::Runs(_)
         | Verb::Cost(_)
@@ -351,6 +353,7 @@ async fn perform_verb(verb: &Verb, context: &mut Context<'_>) -> Result<Exit, Er
         Verb::Eval(args) => eval::eval(args, context).await,
         Verb::Run(args) => run::run(args, context).await,
         Verb::Chat(args) => chat::chat(args, context).await,
+        Verb::Call(args) => call::call(args, context).await,
         Verb::Resume(args) => resume::resume(args, context).await,
         Verb::Answer(args) => answer::answer(args, context).await,
         Verb::Runs(args) => runs::runs(args, context).await,

@@ -16,7 +16,7 @@ use crate::exit::Exit;
 use crate::render::output::Output;
 use crate::render::steps::{Detail, History, step};
 use crate::render::text::{Style, Words, brief, count, gist, short, styled, time, wrapped};
-use crate::render::{ending, lineage as origin, prompt};
+use crate::render::{dialogue, ending, lineage as origin, prompt};
 
 /// How often `--follow` looks whether something was recorded.
 const LOOK: Duration = Duration::from_millis(200);
@@ -68,6 +68,7 @@ async fn whole(
         return Ok(Exit::Done);
     }
     header(&inspection, &lineage, output);
+    dialogue(&inspection, output);
     let history = History::of(&inspection);
     let detail = if is_full { Detail::Full } else { Detail::Lines };
     let is_meant = |view: &StepView| {
@@ -112,6 +113,22 @@ async fn erased(run: RunId, journal: &Journal, context: &mut Context<'_>) -> Res
     Ok(Exit::Done)
 }
 
+/// Shows what was said in a call.
+fn dialogue(inspection: &Inspection, output: &mut Output) {
+    let said = inspection.records.iter().filter_map(|record| match &record.body {
+        Body::Conversed { news } => Some(news),
+        _ => None,
+    });
+    let room = output.stdout.terminal.room;
+    let mut lines = said.flatten().filter_map(|news| dialogue::lines(news, room)).peekable();
+    if lines.peek().is_some() {
+        output.stdout.line("\ncall");
+    }
+    for line in lines {
+        output.stdout.line(Words::from("  ").and(line));
+    }
+}
+
 /// Shows the tenant and the session of a run, where they are not the default.
 fn belongs(summary: &RunSummary, output: &mut Output) {
     if summary.tenant != dalsegno_core::AgentRequest::text("").tenant {
@@ -129,6 +146,7 @@ pub(super) async fn tell(journal: &Journal, run: RunId, context: &mut Context<'_
     let lineage = Lineage::of(&inspection, journal).await;
     let output = &mut *context.output;
     header(&inspection, &lineage, output);
+    dialogue(&inspection, output);
     let history = History::of(&inspection);
     for view in &inspection.steps {
         step(view, &history, Detail::Lines, None, &mut output.stdout);

@@ -3,6 +3,7 @@
 pub(crate) mod bench;
 pub(crate) mod cases;
 pub(crate) mod diagnostics;
+pub(crate) mod dialogue;
 pub(crate) mod diff;
 pub(crate) mod ending;
 pub(crate) mod eval;

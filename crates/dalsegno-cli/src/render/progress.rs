@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use dalsegno_core::{Gate, MemoryHit, ModelReply, OperationId, Outcome, ReplyPart, ToolReturn};
+use dalsegno_core::{Gate, LiveNews, MemoryHit, ModelReply, OperationId, Outcome, ReplyPart, ToolReturn};
 use dalsegno_runtime::RunEvent;
 use dalsegno_store::{Body, Denial, NewRecord, Record, Start, StorageKind};
 
+use super::dialogue;
 use super::output::Output;
 use super::text::{self, Style, Words, brief, count, gist, short, styled};
 
@@ -154,12 +155,33 @@ impl Progress {
         output.stdout.flush();
     }
 
+    /// Writes what is said in a call.
+    fn conversed(&mut self, news: &[LiveNews], output: &mut Output) {
+        if !self.tells {
+            return;
+        }
+        for one in news {
+            if let Some(line) = dialogue::lines(one, room(output)) {
+                output.stdout.line(line);
+            }
+            if let LiveNews::Said { text, .. } = one {
+                // The answer of a call is what was said last.
+                let (operation, attempt) = (OperationId::from_bytes([0; 16]), 0);
+                self.streamed = Some(Streamed { operation, attempt, text: text.clone() });
+            }
+        }
+        output.stdout.flush();
+    }
+
     fn record(&mut self, record: &NewRecord, output: &mut Output) {
         if let (Body::Requested { step, label, .. }, Some(operation)) = (&record.body, record.operation) {
             self.labels.insert(operation, (*step, label.clone()));
         }
         if let Some(operation) = record.operation {
             self.note_under_way(operation, &record.body);
+        }
+        if let Body::Conversed { news } = &record.body {
+            self.conversed(news, output);
         }
         if !self.lines {
             return;
@@ -208,6 +230,7 @@ impl Progress {
             | Body::Adopted { .. }
             | Body::Inherited(_)
             | Body::Abandoned { .. }
+            | Body::Conversed { .. }
             | Body::Narrowed { .. }
             | Body::Rebound { .. }
             | Body::Suspended { .. }

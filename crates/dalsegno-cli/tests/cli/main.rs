@@ -7,6 +7,7 @@ mod auth;
 mod auth_server;
 mod bench;
 mod broken;
+mod call;
 mod cases;
 #[cfg(feature = "serve")]
 mod catalogue;

@@ -11,6 +11,7 @@ mod price;
 mod rules;
 mod toolkits;
 mod tools;
+mod voice;
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -29,6 +30,7 @@ pub use self::price::{LongContext, Price, Rates};
 pub use self::rules::first_rule_met;
 pub use self::toolkits::{ToolDocument, ToolDocuments, ToolOwner};
 pub use self::tools::{OnFailure, OnIndeterminate, PartTerms, Tool, ToolKind, Toolbox, Verify};
+pub use self::voice::{AfterHangup, VoiceSettings, VoiceTool};
 use crate::canonical::{Canonical, Digest, digest_json};
 use crate::id::AgentName;
 use crate::schema::JsonSchema;
@@ -74,6 +76,9 @@ pub struct AgentConfig {
     /// The bounds of one run.
     #[serde(default)]
     pub limits: Limits,
+    /// How it behaves in a call; an agent without has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub voice: Option<Box<VoiceSettings>>,
 }
 
 impl AgentConfig {
@@ -99,6 +104,7 @@ impl AgentConfig {
             agents: BTreeMap::new(),
             memory_scope: MemoryScope::default(),
             limits: Limits::default(),
+            voice: None,
         }
     }
 

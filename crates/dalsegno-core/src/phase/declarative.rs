@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 
 use dalsegno_tools::{
     ApiResponse, Call, CallInfo, Context, EffectFailure, EffectOutcome, EffectRequest, ErrorCode, Finished,
-    HandoffTo, Next, Tool as Document, ToolError, ToolOutcome, ToolRequest,
+    HandoffTo, Next, SessionContext, Tool as Document, ToolError, ToolOutcome, ToolRequest,
 };
 use serde_json::{Value, json};
 
@@ -63,41 +63,62 @@ pub(crate) fn fold(config: &AgentConfig, state: &mut AgentState) -> Option<Hando
     let AgentState { phase: Phase::Waiting(join), session, request, said, .. } = state else { return None };
     let mut tools = core::mem::take(&mut join.tools);
     let mut handoff = None;
-    for Pending { operation, outcome, parent } in &mut join.operations {
-        if parent.is_some() {
+    for pending in &mut join.operations {
+        if pending.parent.is_some() {
             // What a part brought counts as its tool's.
             continue;
         }
-        if let Some(Outcome::AgentReturned(returned)) = outcome {
-            let writes = core::mem::take(&mut returned.writes);
-            if let Err(error) = session.apply(&request.user, &writes) {
-                returned.status = Status::Failed;
-                returned.error = Some(RunError {
-                    code: RunErrorCode::ToolFailed,
-                    message: alloc::format!("what it wrote into the session cannot be kept: {error}"),
-                    help: "let agents that run at the same time write to different places".into(),
-                });
-            }
+        let Some(told) = count(pending, &mut tools, session, &request.user) else { continue };
+        let is_kept = told.writes_kept;
+        if is_kept || config.has_second_rules() {
+            said.extend(told.said);
         }
-        let ended = |begun: &Begun| begun.of == operation.id && begun.finished.is_some();
-        let Some(place) = tools.iter().position(ended) else { continue };
-        let Some(Finished { outcome: told, writes }) = tools.remove(place).finished else { continue };
-        if let Err(error) = session.apply(&request.user, &writes) {
-            // A sibling wrote what does not go together with it: this one has failed after all.
-            *outcome = Some(Outcome::Failed(Failure::new(FailureCode::ToolFailed, error.to_string())));
-            if config.has_second_rules() {
-                said.extend(told.said);
-            }
-            continue;
-        }
-        said.extend(told.said);
-        handoff = handoff.or(told.handoff);
+        handoff = handoff.or(told.handoff.filter(|_| is_kept));
     }
     if config.has_second_rules() {
         // The run ends while these are under way: the user has heard them.
         said.extend(tools.iter().flat_map(Begun::saying).map(String::from));
     }
     handoff
+}
+
+/// What a declarative tool of a group told besides its result.
+pub(crate) struct Told {
+    pub(crate) said: Vec<String>,
+    pub(crate) handoff: Option<HandoffTo>,
+    /// What it wrote is in the session. Otherwise it has failed after all.
+    writes_kept: bool,
+}
+
+/// Counts what an operation that has ended wrote into the session, and takes it out of it. Returns what it told besides, where it is
+/// a declarative tool.
+pub(crate) fn count(
+    pending: &mut Pending,
+    tools: &mut Vec<Begun>,
+    session: &mut SessionContext,
+    user: &Value,
+) -> Option<Told> {
+    let Pending { operation, outcome, .. } = pending;
+    if let Some(Outcome::AgentReturned(returned)) = outcome {
+        let writes = core::mem::take(&mut returned.writes);
+        if let Err(error) = session.apply(user, &writes) {
+            returned.status = Status::Failed;
+            returned.error = Some(RunError {
+                code: RunErrorCode::ToolFailed,
+                message: alloc::format!("what it wrote into the session cannot be kept: {error}"),
+                help: "let agents that run at the same time write to different places".into(),
+            });
+        }
+    }
+    let ended = |begun: &Begun| begun.of == operation.id && begun.finished.is_some();
+    let place = tools.iter().position(ended)?;
+    let Finished { outcome: told, writes } = tools.remove(place).finished?;
+    let kept = session.apply(user, &writes);
+    if let Err(error) = &kept {
+        // A sibling wrote what does not go together with it: this one has failed after all.
+        *outcome = Some(Outcome::Failed(Failure::new(FailureCode::ToolFailed, error.to_string())));
+    }
+    Some(Told { said: told.said, handoff: told.handoff, writes_kept: kept.is_ok() })
 }
 
 /// The agent that a document names; `-` and `_` mean the same.

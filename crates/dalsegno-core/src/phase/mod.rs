@@ -7,6 +7,7 @@ pub(crate) mod calls;
 pub(crate) mod compact;
 pub(crate) mod declarative;
 pub(crate) mod end;
+pub(crate) mod live;
 pub(crate) mod plan;
 pub(crate) mod repeat;
 pub(crate) mod result;

@@ -15,6 +15,7 @@ pub(crate) fn addressed(news: News, operation: OperationId) -> News {
         News::Gated { gate, .. } => News::Gated { operation, gate },
         News::Answered { answer, .. } => News::Answered { operation, answer },
         News::Signalled(signal) => News::Signalled(signal),
+        News::Live(news) => News::Live(news),
     }
 }
 

@@ -106,6 +106,7 @@ fn kind(action: &AgentAction) -> &'static str {
         AgentAction::RequestApiCall { .. } => "asks for an HTTP call",
         AgentAction::RequestEmail { .. } => "asks for a mail",
         AgentAction::Continue { .. } => "continues by itself",
+        AgentAction::Converse { .. } => "carries on a call",
         AgentAction::RequestParallel { .. } => "asks for these at the same time",
         AgentAction::RequestApproval { .. } => "waits for answers alone",
     }

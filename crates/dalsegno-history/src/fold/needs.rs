@@ -1,6 +1,6 @@
 //! Which records a journal has only after a step of the core.
 
-use dalsegno_core::AgentState;
+use dalsegno_core::{AgentState, ResumeError};
 use dalsegno_store::{Body, Record};
 
 /// Says whether a journal has a record only after a step of the core.
@@ -12,12 +12,19 @@ pub(crate) fn needs_step(record: &Record, state: &AgentState) -> bool {
         | Body::Cancelled { .. }
         | Body::HandedOff { .. }
         | Body::Started(_) => true,
+        // The core of a call came to it by itself.
+        Body::Resolved { outcome, .. } if state.live().is_some() && outcome.is_withdrawal() => true,
         // Of a declarative tool that has begun it says what the core came to.
         Body::Resolved { attempts, .. } if *attempts > 0 => {
             let mut pending = state.pending().iter();
             pending.any(|pending| {
                 Some(pending.operation.id) == record.operation && pending.operation.is_declarative()
             })
+        }
+        // A call has begun by then, and has sent what its session took.
+        Body::Conversed { news } => {
+            let unknown = |news| matches!(state.admits(news), Err(ResumeError::UnknownCommand { .. }));
+            state.live().is_none() || news.iter().any(unknown)
         }
         Body::Resolved { .. }
         | Body::Attempted { .. }

@@ -11,6 +11,7 @@ pub(crate) mod attempt;
 pub(crate) mod bound;
 pub(crate) mod children;
 pub(crate) mod context;
+pub(crate) mod converse;
 pub(crate) mod declared;
 pub(crate) mod driver;
 pub(crate) mod ending;

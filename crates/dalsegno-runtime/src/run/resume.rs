@@ -17,6 +17,7 @@ use crate::observer::Watches;
 use crate::run::acquire::Opened;
 use crate::run::answers;
 use crate::run::context::{RunContext, Surroundings};
+use crate::run::converse::Line;
 use crate::run::driver::Driver;
 use crate::run::handle::{GateInput, RunEnd, RunEvent, RunHandle, RunReport, Stop};
 
@@ -73,6 +74,17 @@ impl Engine {
         answers: Vec<GateInput>,
         tell: bool,
     ) -> Result<Option<RunHandle>, EngineError> {
+        self.take_open_on(run, answers, tell, None).await
+    }
+
+    /// The same for a call, which has a surface.
+    pub(crate) async fn take_open_on(
+        &self,
+        run: RunId,
+        answers: Vec<GateInput>,
+        tell: bool,
+        line: Option<Line>,
+    ) -> Result<Option<RunHandle>, EngineError> {
         let run = self.own_last_in_line(run).await?.run;
         let (summary, mut lease) = match self.acquire_open(run).await? {
             Opened::Acquired(summary, lease) => (summary, lease),
@@ -91,7 +103,7 @@ impl Engine {
             lease = lease.telling_sleeper(parent);
         }
         match self.take_over(run, config, &summary, &lease, answers).await {
-            Ok(taken) => self.go_on(run, taken, lease).map(Some),
+            Ok(taken) => self.go_on(run, taken, lease, line).map(Some),
             Err(error) => Err(self.give_back(lease, error).await),
         }
     }
@@ -331,10 +343,17 @@ impl Engine {
         Ok((own, below))
     }
 
-    fn go_on(&self, run: RunId, taken: Taken, lease: Lease) -> Result<RunHandle, EngineError> {
+    fn go_on(
+        &self,
+        run: RunId,
+        taken: Taken,
+        lease: Lease,
+        line: Option<Line>,
+    ) -> Result<RunHandle, EngineError> {
         let Taken { context, events, fold, watches, answers } = taken;
         let (stop, stopped) = watch::channel(Stop::Go);
-        let mut driver = Driver::new(context, Arc::clone(self.store()), lease, fold, watches, stopped);
+        let mut driver =
+            Driver::new(context, Arc::clone(self.store()), lease, fold, watches, stopped).on(line);
         driver.narrow();
         driver.take_up()?;
         for (operation, answer) in answers {

@@ -22,6 +22,7 @@ use crate::engine::Engine;
 use crate::error::{EngineError, RunFailure};
 use crate::request;
 use crate::run::context::{Heritage, Prepared, RunContext, Surroundings, Within};
+use crate::run::converse::Line;
 use crate::run::driver::{Driver, Successor};
 use crate::run::handle::{GateInput, RunEnd, RunEvent, RunHandle, RunReport, Stop};
 
@@ -75,6 +76,8 @@ pub(crate) struct Beginning {
     pub(crate) asked: Asked,
     /// The configuration and the modules that it was bound to, where they are not those of the workspace as it is now.
     pub(crate) pinned: Option<(AgentConfig, BTreeMap<String, String>)>,
+    /// The surface of a call.
+    pub(crate) line: Option<Line>,
 }
 
 impl Beginning {
@@ -96,6 +99,7 @@ impl Beginning {
             blobs: Vec::new(),
             asked: Asked::default(),
             pinned: None,
+            line: None,
         }
     }
 }
@@ -134,8 +138,21 @@ impl Engine {
     pub async fn start(
         &self,
         agent: &AgentName,
+        request: AgentRequest,
+        options: StartOptions,
+    ) -> Result<RunHandle, EngineError> {
+        // Without a surface nobody could speak in a call.
+        let request = AgentRequest { surface: None, ..request };
+        self.start_on(agent, request, options, None).await
+    }
+
+    /// The same for a call, which has a surface.
+    pub(crate) async fn start_on(
+        &self,
+        agent: &AgentName,
         mut request: AgentRequest,
         options: StartOptions,
+        line: Option<Line>,
     ) -> Result<RunHandle, EngineError> {
         self.look().await;
         self.workspace().check_tenant(&request.tenant)?;
@@ -187,7 +204,8 @@ impl Engine {
             None => None,
         };
         let follow_last = options.session.is_some() && options.after.is_none();
-        let beginning = Beginning { key: options.key, predecessor, follow_last, blobs, pinned, ..beginning };
+        let beginning =
+            Beginning { key: options.key, predecessor, follow_last, blobs, pinned, line, ..beginning };
         // Boxed, since callers hold many starts at a time.
         Box::pin(self.begin_run(beginning, None)).await
     }
@@ -223,10 +241,11 @@ impl Engine {
     /// Writes a run down and performs it; a start that happened already goes on instead.
     pub(crate) async fn begin_run(
         &self,
-        beginning: Beginning,
+        mut beginning: Beginning,
         forked: Option<NewRecord>,
     ) -> Result<RunHandle, EngineError> {
         let follow_last = beginning.follow_last;
+        let line = beginning.line.take();
         let mut prepared = self.prepare(beginning, None).await?;
         prepared.new.records.extend(forked);
         let run = prepared.new.run;
@@ -241,7 +260,7 @@ impl Engine {
             let records = prepared.new.records.clone();
             match self.store().create(prepared.new.clone()).await {
                 Ok(Created::New(lease)) => break (lease, origin, records),
-                Ok(Created::Existing(run)) => return self.resume_existing(run).await,
+                Ok(Created::Existing(run)) => return self.resume_existing(run, line).await,
                 // While this start was prepared another run of the session began and ended: it is followed instead.
                 // Or the one that was to be followed was erased.
                 Err(CreateError::Overtaken { last, .. }) if overtaken < OVERTAKEN_MAX => {
@@ -261,14 +280,23 @@ impl Engine {
         let fold = Fold::at(prepared.config, run, origin).with_modules(modules);
         let (stop, stopped) = watch::channel(Stop::Go);
         let mut driver =
-            Driver::new(prepared.context, Arc::clone(self.store()), lease, fold, prepared.watches, stopped);
+            Driver::new(prepared.context, Arc::clone(self.store()), lease, fold, prepared.watches, stopped)
+                .on(line);
         // A fork may keep a configuration of before.
         driver.narrow();
         Ok(RunHandle { run, is_new: true, events: prepared.reader, stop, task: self.perform(driver) })
     }
 
-    async fn resume_existing(&self, run: RunId) -> Result<RunHandle, EngineError> {
-        let resumed = Box::pin(self.resume(run, Vec::new())).await;
+    async fn resume_existing(&self, run: RunId, line: Option<Line>) -> Result<RunHandle, EngineError> {
+        let resumed = async {
+            if line.is_some()
+                && let Some(handle) = self.take_open_on(run, Vec::new(), true, line).await?
+            {
+                return Ok(handle);
+            }
+            self.resume(run, Vec::new()).await
+        };
+        let resumed = Box::pin(resumed).await;
         resumed.map_err(|error| match error {
             EngineError::Acquire(AcquireError::Owned { .. }) => EngineError::AlreadyRunning { run },
             error => error,
@@ -297,8 +325,13 @@ impl Engine {
                 return Err(EngineError::ToolkitConfig { agent, tenant, toolkit, name: (*name).to_owned() });
             }
         }
+        if request.surface.is_some() && config.voice.is_none() {
+            return Err(EngineError::NoVoice { agent });
+        }
+        // In a call no model of the workspace is asked.
+        let asked = config.models().filter(|_| request.surface.is_none());
         if let Some(model) =
-            config.models().find(|model| !self.bindings().has_key(&model.name, &request.tenant))
+            asked.into_iter().find(|model| !self.bindings().has_key(&model.name, &request.tenant))
         {
             let (tenant, model) = (request.tenant.clone(), model.name.clone());
             return Err(EngineError::TenantKey { agent, tenant, model });

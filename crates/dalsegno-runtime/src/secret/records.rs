@@ -3,9 +3,9 @@
 //! The matches name every field, so that a new one is a decision here.
 
 use dalsegno_core::{
-    AgentRequest, AgentReturn, Answer, Attachment, EmailReceipt, Failure, Gate, MemoryCreated, MemoryHit,
-    MemoryTraversal, ModelReply, Outcome, ReplyPart, RunError, ToolReturn, TraversedEntity,
-    TraversedRelation, Validation, Violation, Write,
+    AgentRequest, AgentReturn, Answer, Attachment, CallRequest, EmailReceipt, Failure, Gate, LiveNews,
+    MemoryCreated, MemoryHit, MemoryTraversal, ModelReply, Outcome, ReplyPart, RunError, ToolReturn,
+    TraversedEntity, TraversedRelation, Validation, Violation, Write,
 };
 use dalsegno_store::{Body, Denial};
 use dalsegno_tools::{ActionPlace, ActionTrace, ApiResponse, ToolError};
@@ -60,6 +60,7 @@ impl Secrets {
             | Body::Answered { .. }
             | Body::Resolved { .. }
             | Body::Forked { .. }
+            | Body::Conversed { .. }
             | Body::Narrowed { .. }
             | Body::Rebound { .. }
             | Body::Suspended { .. }
@@ -205,14 +206,52 @@ impl Secrets {
 
     /// Takes every known secret out of what a run is asked. Whose the run is stays as it is.
     pub(crate) fn request(&self, request: &mut AgentRequest) {
-        let AgentRequest { text, data, tenant: _, attachments, user, tenant_settings, handoff, called_by: _ } =
-            request;
+        let AgentRequest {
+            text,
+            data,
+            tenant: _,
+            attachments,
+            user,
+            tenant_settings,
+            handoff,
+            called_by: _,
+            surface: _,
+        } = request;
         self.text(text);
         handoff.iter_mut().filter_map(|handoff| handoff.message.as_mut()).for_each(|text| self.text(text));
         [data, user, tenant_settings].into_iter().for_each(|value| self.value(value));
         for Attachment { name, media_type, digest: _, bytes: _ } in attachments {
             self.text(name);
             self.text(media_type);
+        }
+    }
+
+    /// Takes every known secret out of what happened in a call. The ids that a provider gives stay: they are its own.
+    pub(crate) fn live_news(&self, news: &mut LiveNews) {
+        match news {
+            LiveNews::Connected
+            | LiveNews::Attached
+            | LiveNews::SpeechStarted
+            | LiveNews::SpeechStopped
+            | LiveNews::ResponseBegan { response: _, command: _ }
+            | LiveNews::ResponseEnded { response: _, end: _ }
+            | LiveNews::Withdrawn { call_id: _ }
+            | LiveNews::Digit { digit: _ }
+            | LiveNews::Taken { command: _ }
+            | LiveNews::Played { response: _ }
+            | LiveNews::Woke => {}
+            LiveNews::Lost { reason } | LiveNews::Ended { by: _, reason } => self.text(reason),
+            LiveNews::Heard { text } | LiveNews::Said { text, heard_ms: _ } => self.text(text),
+            LiveNews::Refused { command: _, code, message } => {
+                self.text(code);
+                self.text(message);
+            }
+            LiveNews::Asked { response: _, call } => {
+                let CallRequest { call_id: _, name, arguments, validation } = call;
+                self.text(name);
+                self.text(arguments);
+                validation.iter_mut().for_each(|validation| self.scrub_validation(validation));
+            }
         }
     }
 

@@ -313,6 +313,7 @@ fn every_text_of_every_record_is_scrubbed() {
         tenant_settings: bad_value(),
         handoff: Some(dalsegno_core::HandedOver { agent: "a".parse().unwrap(), message: Some(bad()) }),
         called_by: None,
+        surface: None,
     };
     secrets.request(&mut request);
     assert_clean(&(gate, doubt, request));
@@ -365,6 +366,7 @@ fn every_text_of_every_record_is_scrubbed() {
         RecordKind::Waiting,
         RecordKind::Answered,
         RecordKind::Resolved,
+        RecordKind::Conversed,
         RecordKind::Forked,
     ];
     let made = [

@@ -44,7 +44,7 @@ struct Said {
 }
 
 /// Kinds of record that no set has yet, since no release has written them: the next set gets them.
-const UNRELEASED: &[&str] = &[];
+const UNRELEASED: &[&str] = &["conversed"];
 
 fn sets() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/frozen/sets")

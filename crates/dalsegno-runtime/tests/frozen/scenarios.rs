@@ -3,10 +3,11 @@
 use std::pin::Pin;
 use std::time::Duration;
 
-use dalsegno_core::{AgentRequest, EffectClass, RunId};
+use dalsegno_core::{AgentRequest, EffectClass, RunId, Surface};
+use dalsegno_models::LiveTwin;
 use dalsegno_runtime::{
-    AbandonOptions, AdoptOptions, Engine, ForkOptions, NewAttachment, Received, RunReport, Settlement,
-    StartOptions,
+    AbandonOptions, AdoptOptions, Conversation, Engine, ForkOptions, NewAttachment, Received, RunReport,
+    Settlement, StartOptions,
 };
 use dalsegno_store::{Body, RunFilter};
 use serde_json::json;
@@ -73,6 +74,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     Scenario { name: "verified", world: verified, act: |world| Box::pin(once(world)), open: None },
     Scenario { name: "adopted", world: approval, act: |world| Box::pin(adopted(world)), open: None },
     Scenario { name: "narrowed", world: approval, act: |world| Box::pin(with_less(world)), open: None },
+    Scenario { name: "call", world: call, act: |world| Box::pin(called(world)), open: None },
     Scenario { name: "abandoned", world: doubt, act: |world| Box::pin(abandoned(world)), open: None },
 ];
 
@@ -86,6 +88,55 @@ fn done() -> Option<Settlement> {
 
 async fn once(world: &World) -> RunId {
     world.run("disk full on db-1").await.run
+}
+
+fn call() -> World {
+    World::new("[model]\nuse = \"default\"\n[tools]\nallow = [\"count\"]\n[voice]\n").script("").tool(
+        "count",
+        EffectClass::Unsafe,
+        Behaviour::Echo,
+    )
+}
+
+/// A call with a tool, an interruption and a lost connection.
+const CALL: &str = r#"
+turns = [
+  { caller = "count" },
+  { model = "One", calls = [{ tool = "count", arguments = { n = 1 } }] },
+  { model = "It is counted, and now a long story", interrupt = "20ms" },
+  { caller = "stop" },
+  { drop = "20ms" },
+  { digits = "12#" },
+  { hang_up = "50ms" },
+]
+"#;
+
+async fn called(world: &World) -> RunId {
+    let engine = world.engine().await;
+    let request = AgentRequest::text("");
+    let options = StartOptions::default();
+    let call = engine.converse(&"a".parse().unwrap(), Surface::Script, request, options).await.unwrap();
+    let Conversation { handle, news, mut commands } = call;
+    let mut twin = LiveTwin::new(CALL.parse().unwrap());
+    let began = std::time::Instant::now();
+    let now = || u64::try_from(began.elapsed().as_millis()).unwrap();
+    'talk: loop {
+        for one in twin.advance(now()) {
+            if news.send(one).await.is_err() {
+                break 'talk;
+            }
+        }
+        let wakes_in =
+            twin.wakes_at().map_or(Duration::MAX, |at| Duration::from_millis(at.saturating_sub(now())));
+        tokio::select! {
+            command = commands.recv() => match command {
+                Some(command) => twin.take(&command),
+                None => break,
+            },
+            () = tokio::time::sleep(wakes_in) => {}
+        }
+    }
+    handle.finish().await.unwrap().run
 }
 
 async fn say(engine: &Engine, text: &str) -> RunReport {

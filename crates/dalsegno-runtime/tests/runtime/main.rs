@@ -7,6 +7,8 @@ mod support;
 mod below;
 mod budget;
 mod busy;
+mod call_crash;
+mod calls;
 mod context;
 mod declarative;
 mod dispatch;

@@ -354,6 +354,8 @@ impl State {
             }
             // It says what the run may use, and nothing that happened to it.
             Body::Narrowed { .. } | Body::Inherited(_) => {}
+            // The spans of a call are those of its operations.
+            Body::Conversed { .. } => {}
             Body::Rebound { server, digest } => {
                 let attributes = vec![
                     (name::DALSEGNO_SERVER, server.as_str().into()),

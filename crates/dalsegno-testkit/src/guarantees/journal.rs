@@ -304,6 +304,7 @@ impl Guarantees {
             }
             Body::Started(_)
             | Body::Rebound { .. }
+            | Body::Conversed { .. }
             | Body::Narrowed { .. }
             | Body::Denied { .. }
             | Body::Tasked { .. } => Ok(()),

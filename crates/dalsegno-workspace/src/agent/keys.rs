@@ -2,6 +2,7 @@
 
 use super::rules::{ASKED, DENIED};
 use super::steps::keys::STEPS;
+use super::voice::VOICE;
 use crate::control;
 use crate::shape::{AGENT_NAME, CAPABILITY, Form, Key, Shape, TOOL_NAME, TOOL_PATTERN};
 use crate::tenant::{CONFIG, DISABLED};
@@ -36,6 +37,7 @@ pub(crate) static FILE: Shape = Shape {
         Key::new("limits", Form::Table(&LIMITS), "The limits of one run."),
         Key::new("output", Form::Table(&OUTPUT), "The form of the model's answer."),
         Key::new("context", Form::Table(&CONTEXT), "How much of the transcript to send to the model."),
+        Key::new("voice", Form::Table(&VOICE), "How the agent behaves in a call with a live model."),
         STEPS,
     ],
 };

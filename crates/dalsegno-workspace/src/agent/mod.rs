@@ -18,6 +18,7 @@ mod rules;
 mod steps;
 mod tools;
 mod verify;
+mod voice;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -64,6 +65,8 @@ pub struct AgentFile {
     pub memory_scope: MemoryScope,
     /// The bounds of one run.
     pub limits: Limits,
+    /// How it behaves in a call.
+    voice: voice::Voice,
     /// The file itself.
     pub source: SourceFile,
     /// The tools that steps call, and those that stand in for others, each where it stands.

@@ -8,7 +8,7 @@ use toml::de::DeTable;
 use super::callees::{self, Callees};
 use super::directory::Directory;
 use super::keys::{FILE, FILE_TEXTS};
-use super::{AgentFile, AgentTools, Open, limits, mind, provider_tools, steps, tools};
+use super::{AgentFile, AgentTools, Open, limits, mind, provider_tools, steps, tools, voice};
 use crate::code::Code;
 use crate::place::Place;
 use crate::report::Report;
@@ -65,6 +65,7 @@ pub(crate) fn read(report: &Report, root: &DeTable<'_>, around: &Surroundings<'_
     let own = own_name(root);
     let callees = callees::read(report, &tools, around.directory, own.as_ref());
     let minded = minded(&file, memory.as_ref(), &tools, around, own.as_ref());
+    let voice = voice::read(&file, minded.as_ref().map(|minded| &minded.mind));
 
     file.require_all();
     let name = file.parsed::<AgentName>("name");
@@ -74,7 +75,7 @@ pub(crate) fn read(report: &Report, root: &DeTable<'_>, around: &Surroundings<'_
     let version = file.string("version").map_or_else(|| "0.0.0".to_owned(), |version| version.value);
     let description = file.string("description").map(|description| description.value).unwrap_or_default();
     let capabilities = capabilities(&file);
-    let file = name.clone().zip(minded).map(|(name, minded)| {
+    let file = name.clone().zip(minded.zip(voice)).map(|(name, (minded, voice))| {
         let Callees { children, successors, tools: agent_tools } = callees;
         let children: BTreeSet<_> = children.into_iter().chain(minded.children).collect();
         let known = children.iter().cloned().chain(successors).chain(minded.successors);
@@ -94,6 +95,7 @@ pub(crate) fn read(report: &Report, root: &DeTable<'_>, around: &Surroundings<'_
             tools,
             memory_scope,
             limits,
+            voice,
             source: report.source().clone(),
             agent_tools,
             of_tenants: BTreeSet::new(),

@@ -85,6 +85,7 @@ impl AgentFile {
             agents: self.agents.clone(),
             memory_scope: self.memory_scope,
             limits: self.limits,
+            voice: self.voice.settings.clone(),
         })
     }
 
@@ -235,6 +236,15 @@ impl AgentFile {
                 unknown(report, settings.span.clone(), name.as_str(), catalogue);
             } else if !self.tools.allows(name) {
                 self.not_allowed(report, settings.span.clone(), name.as_str());
+            }
+        }
+        for tool in self.voice.tools.iter().filter(|tool| !is_unknown(tool.value.as_str())) {
+            let name = &tool.value;
+            let is_known = catalogue.contains_key(name) || self.of_tenants.contains(name);
+            if !is_known && !self.agent_tools.contains_key(name) {
+                unknown(report, tool.span.clone(), name.as_str(), catalogue);
+            } else if !self.tools.allows(name) {
+                self.not_allowed(report, tool.span.clone(), name.as_str());
             }
         }
         for tool in self.called.iter().filter(|tool| !is_unknown(tool.value.as_str())) {

@@ -10,6 +10,7 @@ mod end;
 mod flight;
 mod grant;
 mod inbox;
+mod live;
 mod perform;
 mod request;
 mod running;
@@ -24,8 +25,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dalsegno_core::{
-    Answer, Event, Failure, FailureCode, Gate, GateState, Handoff, Operation, OperationId, Outcome, Request,
-    Status, Timestamp,
+    Answer, Event, Failure, FailureCode, Gate, GateState, Handoff, LiveNews, Operation, OperationId, Outcome,
+    Request, Status, Timestamp,
 };
 use dalsegno_history::{Advance, End, Fold, Machine, Moved, Progress, Situation, Suspension};
 use dalsegno_models::Schemas;
@@ -39,6 +40,7 @@ use crate::effects::policy::{self, Effect, RetryDecision};
 use crate::error::{EngineError, RunFailure};
 use crate::observer::Watches;
 use crate::run::context::{GivenUp, RunContext};
+use crate::run::converse::Line;
 use crate::run::handle::{RunReport, Stop};
 
 use self::end::Closing;
@@ -98,6 +100,8 @@ pub(crate) struct Driver {
     suspension: Option<Suspension>,
     snapshot_step: u64,
     spoken: Spoken,
+    /// The surface of the call that the run is.
+    line: Option<Line>,
 }
 
 /// The time that a run was worked on, without its waiting for times and for the store.
@@ -176,6 +180,10 @@ enum Input {
     Trouble(EngineError),
     /// An attempt was told of a task.
     Tasked,
+    /// Something happened in the call; nothing where its surface has gone.
+    News(Vec<LiveNews>),
+    /// A time has come that the call waits for.
+    Woke,
     /// Messages of other processes.
     Inbox(Vec<(u64, Message)>),
     /// It is time to look for such.
@@ -232,6 +240,7 @@ impl Driver {
             suspension: fold.suspended,
             snapshot_step: step,
             spoken,
+            line: None,
             machine: fold.machine,
         }
     }
@@ -376,6 +385,7 @@ impl Driver {
             self.end_by_deadline()?;
         }
         self.go_on()?;
+        self.end_without_line()?;
         loop {
             if std::mem::take(&mut self.mailbox.told) && self.ended.is_none() {
                 self.look_for_secrets().await?;
@@ -395,7 +405,7 @@ impl Driver {
             } else {
                 self.snapshot().await;
             }
-            if self.running.is_empty() {
+            if self.running.is_empty() && !self.is_conversing() {
                 if self.stopping || self.ended.is_some() || !self.can_continue().await? {
                     return Ok(());
                 }
@@ -451,6 +461,7 @@ impl Driver {
             && !self.flights.has_starting()
             && self.questions.is_empty()
             && !self.remote.has_releases()
+            && !self.is_conversing()
             && self.running.is_empty()
     }
 
@@ -492,12 +503,15 @@ impl Driver {
             }
             Advance::Moved(Moved { concluded, asked }) => {
                 let at = self.now();
+                let mut ended = Vec::with_capacity(concluded.len());
                 for (operation, outcome) in concluded {
                     self.log(operation, &outcome);
                     let elapsed_ms = self.progress.get(&operation).map_or(0, |progress| progress.age_ms(at));
                     let body = Body::Resolved { outcome, attempts: 1, elapsed_ms };
                     self.outbox.push(NewRecord::of(at, operation, body));
+                    ended.push(operation);
                 }
+                self.let_go(&ended);
                 self.request(asked)
             }
             Advance::Ended(end) => {

@@ -31,6 +31,7 @@ use crate::run::tasks::Tasking;
 impl Driver {
     /// Starts what the last commit announced, and lets go on what waited for it.
     pub(super) fn launch(&mut self) {
+        self.send_commands();
         self.acknowledge();
         self.end_released();
         self.ask_questions();
@@ -204,6 +205,8 @@ impl Driver {
         // Waiting for a time is no active time.
         let idle = self.running.all().all(|running| running.idle);
         let since = Instant::now();
+        let wakes_in = self.wakes_in().filter(|_| self.is_conversing());
+        let converses = self.is_conversing();
         let told = |stop: &Stop| *stop == Stop::Cancel || (may_stop && *stop == Stop::Interrupt);
         let joined = tokio::select! {
             biased;
@@ -213,6 +216,8 @@ impl Driver {
             }
             () = tokio::time::sleep(left), if may_stop && !idle => Err(Input::Deadline),
             () = self.context.tasked.news() => Err(Input::Tasked),
+            news = Self::next_news(&mut self.line), if converses => Err(Input::News(news)),
+            () = tokio::time::sleep(wakes_in.unwrap_or_default()), if wakes_in.is_some() => Err(Input::Woke),
             () = tokio::time::sleep_until(self.mailbox.next_look), if goes => Err(Input::Look),
         };
         if idle {
@@ -331,6 +336,8 @@ impl Driver {
                 }
                 Ok(())
             }
+            Input::News(news) => self.take_news(news),
+            Input::Woke => self.wake_call(),
             Input::Look | Input::GivenUp | Input::Tasked => Ok(()),
             Input::Interrupted => {
                 self.stopping = true;

@@ -1,0 +1,66 @@
+//! The arguments of `dalsegno call`.
+
+use std::path::PathBuf;
+
+use clap::builder::NonEmptyStringValueParser;
+use clap::{Args as ClapArgs, Subcommand};
+use clap_complete::ArgValueCandidates;
+use dalsegno_core::AgentName;
+
+use super::{Format, StreamArgs};
+use crate::complete;
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct CallArgs {
+    #[command(subcommand)]
+    pub(crate) verb: CallVerb,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum CallVerb {
+    /// Call an agent that has `[voice]` in text: a script says what the caller and the live model do, and the tools are real
+    #[command(after_help = TEXT_EXAMPLES)]
+    Text(CallTextArgs),
+}
+
+impl CallArgs {
+    pub(super) fn format(&self) -> Format {
+        match &self.verb {
+            CallVerb::Text(text) => text.stream.resolve(),
+        }
+    }
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct CallTextArgs {
+    /// The agent's name
+    #[arg(add = ArgValueCandidates::new(complete::agents))]
+    pub(crate) agent: AgentName,
+    /// What the caller and the live model do, as TOML: one `[[turns]]` for each thing
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    pub(crate) script: PathBuf,
+    /// Structured input, which templates read as `request.data`
+    #[arg(long, value_name = "JSON|@FILE")]
+    pub(crate) data: Option<String>,
+    /// Data about the caller, which templates read as `user`; `auth_token` in it is kept as a secret
+    #[arg(long, value_name = "JSON|@FILE")]
+    pub(crate) user: Option<String>,
+    /// The tenant that is called
+    #[arg(long, value_name = "NAME")]
+    pub(crate) tenant: Option<String>,
+    /// Session of the call [default: a session of its own]
+    #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) session: Option<String>,
+    #[command(flatten)]
+    pub(crate) stream: StreamArgs,
+}
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  dalsegno call text desk --script calls/table.toml";
+
+const TEXT_EXAMPLES: &str = "\
+Examples:
+  dalsegno call text desk --script calls/table.toml
+  dalsegno call text desk --script calls/table.toml --tenant acme
+  dalsegno call text desk --script calls/table.toml --format jsonl";

@@ -1,0 +1,277 @@
+//! Where a call stands.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Serialize};
+
+use super::command::LiveCommand;
+use super::news::{EndedBy, LiveNews, ResponseEnd};
+use crate::canonical::Digest;
+use crate::id::{OperationId, Timestamp};
+use crate::join::{Join, Pending, Then};
+use crate::operation::{GateState, Request, Terms};
+use crate::response::RunError;
+use crate::state::{AgentState, Phase};
+
+/// Most news that may wait for a step.
+const ARRIVALS_MAX: usize = 1_024;
+
+/// Where a call stands: all that the next step of it needs, and no more than its limits allow.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Live {
+    /// When the call began.
+    pub(crate) began: Timestamp,
+    pub(crate) line: Line,
+    /// What has come and no step has looked at, in the order of the journal.
+    pub(crate) arrivals: Vec<(Timestamp, Arrival)>,
+    /// Calls that have no output, or whose result follows.
+    pub(crate) calls: Vec<LiveCall>,
+    /// What the calls ask for: one for each thing to do.
+    pub(crate) works: Vec<Work>,
+    pub(crate) talk: Talk,
+    /// What the session has not taken.
+    pub(crate) outbox: Vec<LiveCommand>,
+    /// The commands that it took last.
+    pub(crate) taken: Vec<OperationId>,
+    /// How many commands there were: the place of the next one.
+    pub(crate) commands: u64,
+    /// How many works there were: the number and the ordinal of the next one.
+    pub(crate) asked: u32,
+    /// The ids of the last calls, hashed.
+    pub(crate) known: Vec<Digest>,
+    /// Calls of which nobody will know whether they took place.
+    pub(crate) doubtful: Vec<Digest>,
+    /// What the live model is told to say first.
+    pub(crate) greeting: Option<String>,
+    pub(crate) digits: Option<Digits>,
+    /// Bytes of what was said and heard.
+    pub(crate) bytes: u64,
+    /// The agent ends the call.
+    pub(crate) closing: Option<Over>,
+    /// The call is over, and the run ends when its effects have their outcomes.
+    pub(crate) over: Option<Over>,
+}
+
+/// The connection to the session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Line {
+    /// Not yet.
+    Waiting,
+    Open,
+    Lost,
+}
+
+/// Something that has come.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Arrival {
+    News(LiveNews),
+    /// An operation has its outcome.
+    Settled(OperationId),
+    /// An operation waits at a gate.
+    Gated(OperationId),
+}
+
+/// One call of a tool by the live model.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LiveCall {
+    /// The provider's id of the call.
+    pub call_id: String,
+    /// The tool's name as the model wrote it.
+    pub name: String,
+    /// The arguments as the model wrote them.
+    pub(crate) arguments: String,
+    /// The response that asked.
+    pub(crate) response: String,
+    /// The number of the work that answers it.
+    pub(crate) work: u32,
+    /// Since when it waits.
+    pub(crate) since: Timestamp,
+    pub(crate) answered: Answered,
+}
+
+/// What the model has of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Answered {
+    /// No output.
+    No,
+    /// Its output says that it runs, or that it is in doubt; the result follows.
+    Later,
+}
+
+/// One thing to do for one or several calls.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Work {
+    pub(crate) number: u32,
+    /// Tool and arguments.
+    pub(crate) digest: Digest,
+    /// A repeated call is answered by it.
+    pub(crate) join: bool,
+    /// It changes nothing.
+    pub(crate) reads: bool,
+    /// It runs on when the model is interrupted.
+    pub(crate) keep: bool,
+    pub(crate) stage: Stage,
+}
+
+/// How far a work has come.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Stage {
+    /// It starts when the response that asked for it has completed.
+    Held { request: Request, terms: Terms, gate: GateState },
+    /// It is an operation of the run.
+    Started(OperationId),
+    /// It has its result, which the model has not heard: no response has completed that began after it came.
+    Done {
+        content: String,
+        /// How many responses had begun then.
+        after: u64,
+    },
+}
+
+/// Who speaks.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Talk {
+    /// The response that is active, and its number.
+    pub(crate) active: Option<(String, u64)>,
+    /// The response that ended last: a call of it may come after it.
+    pub(crate) ended: Option<(String, ResponseEnd)>,
+    /// How many responses have begun.
+    pub(crate) responses: u64,
+    /// The command by which the model was asked to speak and has not begun.
+    pub(crate) asked: Option<OperationId>,
+    /// The caller speaks.
+    pub(crate) caller: bool,
+    /// The caller has had a turn: until then the model is expected to answer by itself.
+    pub(crate) turn_until: Option<Timestamp>,
+    /// There are results or notes that no response has read.
+    pub(crate) unspoken: bool,
+    /// Since when nobody speaks.
+    pub(crate) quiet_since: Option<Timestamp>,
+    /// How often the model said that it is still at it, since the last call without an output.
+    pub(crate) fillers: u32,
+    /// How many responses failed one after another.
+    pub(crate) failures: u32,
+}
+
+/// Keys that the caller pressed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Digits {
+    pub(crate) keys: String,
+    /// When the last one was pressed.
+    pub(crate) at: Timestamp,
+}
+
+/// The end of a call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Over {
+    pub(crate) at: Timestamp,
+    pub(crate) by: EndedBy,
+    pub(crate) reason: String,
+    /// Why the run fails, if it does.
+    pub(crate) error: Option<RunError>,
+}
+
+impl Live {
+    pub(crate) fn begin(at: Timestamp, greeting: Option<String>) -> Self {
+        Self {
+            began: at,
+            line: Line::Waiting,
+            arrivals: Vec::new(),
+            calls: Vec::new(),
+            works: Vec::new(),
+            talk: Talk::default(),
+            outbox: Vec::new(),
+            taken: Vec::new(),
+            commands: 0,
+            asked: 0,
+            known: Vec::new(),
+            doubtful: Vec::new(),
+            greeting,
+            digits: None,
+            bytes: 0,
+            closing: None,
+            over: None,
+        }
+    }
+
+    /// What the session has not taken, in the order in which it is sent.
+    pub fn commands(&self) -> &[LiveCommand] {
+        &self.outbox
+    }
+
+    /// The calls that have no output, and those whose result follows.
+    pub fn calls(&self) -> &[LiveCall] {
+        &self.calls
+    }
+
+    /// Says whether the connection to the session is lost: nothing is sent before it is there again.
+    pub fn is_lost(&self) -> bool {
+        self.line == Line::Lost
+    }
+
+    /// Says whether the call is over. Effects of it may still be under way.
+    pub fn is_over(&self) -> bool {
+        self.over.is_some()
+    }
+
+    /// Says whether something waits for a step: something has come, or the call is over and nothing is under way.
+    pub(crate) fn has_more(&self, pending: &[Pending]) -> bool {
+        let is_under_way = || pending.iter().any(|pending| pending.outcome.is_none());
+        !self.arrivals.is_empty() || (self.over.is_some() && !is_under_way())
+    }
+
+    /// Says whether the call is over, or the news that it is waits for a step.
+    pub(crate) fn is_ending(&self) -> bool {
+        let ends =
+            |(_, arrival): &(Timestamp, Arrival)| matches!(arrival, Arrival::News(LiveNews::Ended { .. }));
+        self.over.is_some() || self.arrivals.iter().any(ends)
+    }
+
+    /// Says whether more news may wait for a step.
+    pub(crate) fn has_room(&self) -> bool {
+        self.arrivals.len() < ARRIVALS_MAX
+    }
+
+    /// Says whether a command was sent and is not taken.
+    pub(crate) fn has_sent(&self, command: OperationId) -> bool {
+        self.outbox.iter().any(|one| one.id == command)
+    }
+
+    /// Says whether a command was sent. One that was taken long ago is forgotten.
+    pub(crate) fn knows(&self, command: OperationId) -> bool {
+        self.has_sent(command) || self.taken.contains(&command)
+    }
+
+    /// The work that an operation is.
+    pub(crate) fn work_of(&self, operation: OperationId) -> Option<&Work> {
+        self.works.iter().find(|work| matches!(work.stage, Stage::Started(id) if id == operation))
+    }
+
+    /// The first call that an operation performs.
+    pub(crate) fn call_of(&self, operation: OperationId) -> Option<&LiveCall> {
+        let number = self.work_of(operation)?.number;
+        self.calls.iter().find(|call| call.work == number)
+    }
+}
+
+impl AgentState {
+    /// Where the call stands, if the run is one that has begun and is not over.
+    pub fn live(&self) -> Option<&Live> {
+        match &self.join_of()?.then {
+            Then::Live(live) => Some(live),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn live_mut(&mut self) -> Option<&mut Live> {
+        match &mut self.phase {
+            Phase::Waiting(Join { then: Then::Live(live), .. }) => Some(live),
+            _ => None,
+        }
+    }
+}

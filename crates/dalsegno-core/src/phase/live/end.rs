@@ -1,0 +1,111 @@
+//! The end of a call: what is not waited for, what is, and the end of its run.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use super::{Room, error};
+use crate::config::AfterHangup;
+use crate::event::FailureCode;
+use crate::id::OperationId;
+use crate::live::{CommandKind, EndedBy, Over, Stage};
+use crate::operation::{Gate, GateState};
+use crate::phase::Stop;
+use crate::response::{RunErrorCode, Status};
+
+/// The message of an outcome that the core comes to when the caller has hung up.
+pub(super) const HUNG_UP: &str = "the call has ended";
+
+/// An error that ends a run: its code, what was wrong, and what to do.
+pub(super) type Why = (RunErrorCode, String, &'static str);
+
+impl Room<'_> {
+    /// The agent ends the call; the session is asked to.
+    pub(super) fn close(&mut self, reason: &str, why: Option<Why>) {
+        if self.live.closing.is_some() || self.live.over.is_some() {
+            return;
+        }
+        self.emit(CommandKind::Close { reason: reason.into() });
+        let error = why.map(error);
+        self.live.closing = Some(Over { at: self.at, by: EndedBy::Agent, reason: reason.into(), error });
+    }
+
+    /// The session was asked to end, and has not said that it did.
+    pub(super) fn over_without_word(&mut self) {
+        if let Some(closing) = self.live.closing.take() {
+            self.is_over(closing);
+        }
+    }
+
+    /// The call is over.
+    pub(super) fn ended(&mut self, by: EndedBy, reason: String) {
+        let own = self.live.closing.take().and_then(|closing| closing.error);
+        let error = own.or_else(|| {
+            let broken = by == EndedBy::Provider;
+            broken.then(|| {
+                let message = alloc::format!("the call was broken off: {reason}");
+                error((
+                    RunErrorCode::ModelFailed,
+                    message,
+                    "call again, or look at the provider of the live model",
+                ))
+            })
+        });
+        self.is_over(Over { at: self.at, by, reason, error });
+    }
+
+    /// What is unstarted never starts, what only reads is not waited for, what waits for a person is denied unless the agent's
+    /// file keeps it. What was sent has its outcome recorded.
+    fn is_over(&mut self, over: Over) {
+        self.live.outbox.clear();
+        self.live.digits = None;
+        self.live.over = Some(over);
+        let mut ends: Vec<(OperationId, FailureCode)> = Vec::new();
+        let is_denied = self.voice.after_hangup == AfterHangup::Deny;
+        for pending in self.join.operations.iter().filter(|pending| pending.outcome.is_none()) {
+            let id = pending.operation.id;
+            match &pending.operation.gate {
+                GateState::Waiting(Gate::InDoubt { .. }) => {}
+                GateState::Waiting(
+                    Gate::Approval | Gate::Input | Gate::Secret { .. } | Gate::Elicitation { .. },
+                ) if is_denied => ends.push((id, FailureCode::Denied)),
+                GateState::Waiting(_) => {}
+                GateState::Open | GateState::Answered => {
+                    if self.live.work_of(id).is_some_and(|work| work.reads) {
+                        ends.push((id, FailureCode::Cancelled));
+                    }
+                }
+            }
+        }
+        let ended: Vec<OperationId> = ends.iter().map(|(id, _)| *id).collect();
+        let gone: Vec<u32> = self
+            .live
+            .works
+            .iter()
+            .filter(|work| match work.stage {
+                Stage::Held { .. } => true,
+                Stage::Started(id) => ended.contains(&id),
+                Stage::Done { .. } => false,
+            })
+            .map(|work| work.number)
+            .collect();
+        for (id, code) in ends {
+            self.withdraw(id, code, HUNG_UP);
+        }
+        self.live.works.retain(|work| !gone.contains(&work.number));
+        self.live.calls.retain(|call| !gone.contains(&call.work));
+    }
+
+    /// The end of the run, once the call is over and nothing is under way.
+    pub(super) fn finish(&mut self) -> Option<Result<(), Stop>> {
+        let over = self.live.over.as_ref()?;
+        let is_under_way = self.join.operations.iter().any(|pending| pending.outcome.is_none());
+        // What the core concludes is recorded before the end is.
+        if is_under_way || !self.live.arrivals.is_empty() || !self.join.operations.is_empty() {
+            return None;
+        }
+        Some(match &over.error {
+            Some(error) => Err(Stop { status: Status::Failed, error: error.clone() }),
+            None => Ok(()),
+        })
+    }
+}

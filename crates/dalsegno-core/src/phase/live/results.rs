@@ -1,0 +1,227 @@
+//! What came of the live model's calls, and how it is told.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use serde_json::json;
+
+use super::{Room, fitting};
+use crate::canonical::print_json;
+use crate::config::{OnFailure, Tool};
+use crate::event::{Failure, FailureCode, Outcome};
+use crate::id::OperationId;
+use crate::join::{Pending, Settled};
+use crate::live::{Answered, CommandKind, Stage, Work};
+use crate::operation::{Gate, GateState, Operation, Request};
+use crate::phase::admit::Refusal;
+use crate::phase::declarative;
+use crate::phase::result::{result, told};
+use crate::reply::{CallRequest, ModelReply, ReplyPart, StopReason};
+use crate::transcript::Entry;
+
+/// What the model is told of a call whose result takes long.
+pub(super) const RUNS: &str = "It still works. The result follows by itself: do not call it again.";
+
+/// What it is told of one that waits for a person.
+const ASKS: &str = "A person has to agree first. The result follows by itself: do not call it again.";
+
+/// What it is told of one of which nobody knows whether it took place.
+const IN_DOUBT: &str =
+    "It is not known whether this took place. Do not call it again and promise nothing: people look into it.";
+
+/// The output of a call in doubt.
+pub(super) fn doubt() -> String {
+    Refusal::new("in_doubt", IN_DOUBT).into_settled().content
+}
+
+impl Room<'_> {
+    /// Gives a call its one output.
+    pub(super) fn output(&mut self, call_id: &str, name: &str, arguments: &str, content: String) {
+        let content = fitting(content);
+        self.count(arguments);
+        self.count(&content);
+        self.keep(call_id, name, arguments, content.clone());
+        self.emit(CommandKind::Output { call_id: call_id.into(), content });
+    }
+
+    /// Puts a call and its output into the transcript, one after the other, since providers refuse a transcript in which a call has
+    /// none.
+    fn keep(&mut self, call_id: &str, name: &str, arguments: &str, content: String) {
+        let call = CallRequest {
+            call_id: call_id.into(),
+            name: name.into(),
+            arguments: arguments.into(),
+            validation: None,
+        };
+        let reply = ModelReply::new(Vec::from([ReplyPart::Call(call)]), StopReason::ToolCalls);
+        self.state.transcript.push(Entry::Assistant(reply));
+        self.state.transcript.push(Entry::ToolResult {
+            call_id: call_id.into(),
+            name: name.into(),
+            content,
+            is_error: false,
+            files: Vec::new(),
+        });
+    }
+
+    /// Tells the model that the result of a call follows.
+    pub(super) fn answer_later(&mut self, place: usize, message: &str) {
+        let Some(call) = self.live.calls.get_mut(place) else { return };
+        call.answered = Answered::Later;
+        let (call_id, name, arguments) = (call.call_id.clone(), call.name.clone(), call.arguments.clone());
+        let content = match message {
+            IN_DOUBT => doubt(),
+            message => print_json(&json!({ "status": "running", "message": message })),
+        };
+        self.output(&call_id, &name, &arguments, content);
+    }
+
+    /// An operation, or a part of it, waits at a gate: the model does not wait with it.
+    pub(super) fn gated(&mut self, id: OperationId) {
+        self.look_at_gate(id);
+    }
+
+    /// Tells the calls of an operation that waits at a gate that their result follows.
+    pub(super) fn look_at_gate(&mut self, id: OperationId) {
+        let Some(gate) = self.gate_below(id) else { return };
+        let message = match gate {
+            Gate::InDoubt { .. } => IN_DOUBT,
+            Gate::Approval | Gate::Input | Gate::Secret { .. } | Gate::Elicitation { .. } => ASKS,
+        };
+        let Some(number) = self.live.work_of(id).map(|work| work.number) else { return };
+        while let Some(place) =
+            self.live.calls.iter().position(|call| call.work == number && call.answered == Answered::No)
+        {
+            self.answer_later(place, message);
+        }
+    }
+
+    /// The gate at which an operation waits, or one that it asked for.
+    fn gate_below(&self, id: OperationId) -> Option<Gate> {
+        let waits = |pending: &Pending| match &pending.operation.gate {
+            GateState::Waiting(gate) if pending.outcome.is_none() => Some(gate.clone()),
+            GateState::Waiting(_) | GateState::Open | GateState::Answered => None,
+        };
+        let mut left = Vec::from([id]);
+        while let Some(id) = left.pop() {
+            for pending in &self.join.operations {
+                if pending.operation.id == id
+                    && let Some(gate) = waits(pending)
+                {
+                    return Some(gate);
+                }
+                if pending.parent == Some(id) {
+                    left.push(pending.operation.id);
+                }
+            }
+        }
+        None
+    }
+
+    /// An operation has its outcome: its calls are answered.
+    pub(super) fn settled(&mut self, id: OperationId) {
+        let is_it = |pending: &Pending| pending.operation.id == id && pending.outcome.is_some();
+        let Some(place) = self.join.operations.iter().position(is_it) else { return };
+        let mut pending = self.join.operations.remove(place);
+        let (tools, state) = (&mut self.join.tools, &mut self.state);
+        let beside = declarative::count(&mut pending, tools, &mut state.session, &state.request.user);
+        self.join.drop_parts(id);
+        let left = self.join.operations.iter().filter_map(|pending| pending.outcome.as_ref());
+        self.join.bytes = left.map(|outcome| outcome.size() as u64).fold(0, u64::saturating_add);
+        if let Some(Outcome::AgentReturned(returned)) = &pending.outcome {
+            self.state.usage.add(&returned.usage);
+        }
+        let Some(work) = self.live.work_of(id).cloned() else { return };
+        let Pending { operation, outcome, .. } = pending;
+        let edited = edited(&operation);
+        let (content, code) = self.content(&operation, outcome);
+        let mut content = told(edited, content);
+        if beside.is_some_and(|beside| beside.handoff.is_some()) {
+            content.push_str("\n[A call cannot be handed over to another agent: it goes on with you.]");
+        }
+        let content = fitting(content);
+        self.tell(&work, &content);
+        if code == Some(FailureCode::Indeterminate) {
+            self.note_doubt(work.digest);
+        }
+        self.done(&work, content, code);
+    }
+
+    /// Tells all calls of a work what came of it.
+    fn tell(&mut self, work: &Work, content: &str) {
+        while let Some(place) = self.live.calls.iter().position(|call| call.work == work.number) {
+            let call = self.live.calls.remove(place);
+            match call.answered {
+                Answered::No => self.output(&call.call_id, &call.name, &call.arguments, content.into()),
+                Answered::Later => {
+                    let text = alloc::format!("The result of `{}` is there: {content}", call.name);
+                    self.note(fitting(text));
+                }
+            }
+        }
+    }
+
+    /// Keeps a result that the model has not heard: a repeated call is answered by it. What certainly did nothing may be tried
+    /// again.
+    fn done(&mut self, work: &Work, content: String, code: Option<FailureCode>) {
+        let did_nothing = code.is_some_and(|code| {
+            work.reads
+                || matches!(
+                    code,
+                    FailureCode::Denied
+                        | FailureCode::NotPermitted
+                        | FailureCode::InvalidArguments
+                        | FailureCode::Overloaded
+                        | FailureCode::Unavailable
+                        | FailureCode::Cancelled
+                )
+        });
+        let after = self.live.talk.responses;
+        if did_nothing || !work.join {
+            self.live.works.retain(|one| one.number != work.number);
+        } else if let Some(one) = self.live.works.iter_mut().find(|one| one.number == work.number) {
+            one.stage = Stage::Done { content, after };
+        }
+    }
+
+    /// What the model reads of an outcome, and why it failed if it did.
+    fn content(&self, operation: &Operation, outcome: Option<Outcome>) -> (String, Option<FailureCode>) {
+        // A declarative tool says itself what the model reads of its failure.
+        let words = match &outcome {
+            Some(Outcome::ToolReturned(returned)) if returned.is_error && operation.is_declarative() => {
+                Some(returned.text.clone())
+            }
+            Some(_) | None => None,
+        };
+        match result(outcome) {
+            Ok(Settled { content, .. }) => (content, None),
+            Err(failure) => {
+                let code = failure.code;
+                let content = self.of_failure(operation, failure);
+                (words.filter(|_| code != FailureCode::Indeterminate).unwrap_or(content), Some(code))
+            }
+        }
+    }
+
+    /// A failure is told: a call goes on whatever fails in it.
+    fn of_failure(&self, operation: &Operation, failure: Failure) -> String {
+        let tool =
+            operation.request.as_tool_call().and_then(|call| self.config.tools.tools.get(&call.tool_name));
+        match tool.and_then(|tool: &Tool| tool.on_failure.as_ref()) {
+            Some(OnFailure::Default(value)) if failure.code.allows_a_default(self.config.semantics) => {
+                print_json(value)
+            }
+            _ if failure.code == FailureCode::Indeterminate => doubt(),
+            _ => Refusal::from(failure).into_settled().content,
+        }
+    }
+}
+
+/// The arguments that a person put in the place of the model's: the request is another one than it was minted with.
+fn edited(operation: &Operation) -> Option<String> {
+    let Request::ToolCall(call) = &operation.request else { return None };
+    let is_edited = operation.gate == GateState::Answered
+        && call.input.is_none()
+        && operation.request.digest() != operation.digest;
+    is_edited.then(|| print_json(&call.parameters))
+}

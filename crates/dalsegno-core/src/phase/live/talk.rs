@@ -1,0 +1,236 @@
+//! Who speaks in a call, and when.
+
+use alloc::string::String;
+
+use super::Room;
+use crate::config::AgentConfig;
+use crate::id::{OperationId, Timestamp};
+use crate::live::{Answered, CommandKind, Line, Live, LiveCall, ResponseEnd, Stage};
+use crate::response::RunErrorCode;
+use crate::state::AgentState;
+
+/// How long the model is waited for after the caller's turn: it begins to answer by itself.
+const TURN_MS: u64 = 3_000;
+
+/// The silence after which the model says that it is still at it, and the silence after that.
+const FILLER_MS: (u64, u64) = (1_500, 8_000);
+
+/// How often it says so.
+const FILLERS_MAX: u32 = 2;
+
+/// How often in a row a response may fail before the model is not asked to speak any more.
+const FAILURES_MAX: u32 = 3;
+
+/// The pause after which keys that the caller pressed are told.
+const DIGITS_MS: u64 = 1_500;
+
+/// Most keys that are told at once.
+pub(super) const DIGITS_MAX: usize = 64;
+
+/// How long the end of a call that the agent ends is waited for.
+const CLOSING_MS: u64 = 10_000;
+
+/// A time that the call waits for.
+fn after(since: Timestamp, millis: u64) -> Timestamp {
+    Timestamp::from_millis(since.as_millis().saturating_add(millis))
+}
+
+impl AgentState {
+    /// The first time at which something follows in a call from silence alone; none for a run that is no call.
+    pub fn wake_at(&self, config: &AgentConfig) -> Option<Timestamp> {
+        let (live, voice) = (self.live()?, config.voice.as_ref()?);
+        if live.over.is_some() {
+            return None;
+        }
+        if let Some(closing) = &live.closing {
+            return Some(after(closing.at, CLOSING_MS));
+        }
+        let filler = voice.filler.as_ref().and_then(|_| live.filler_at());
+        let times = [
+            Some(after(live.began, voice.max_duration_ms)),
+            live.talk.turn_until,
+            live.digits.as_ref().map(|digits| after(digits.at, DIGITS_MS)),
+            live.defer_at(voice.defer_after_ms),
+            filler,
+        ];
+        times.into_iter().flatten().min()
+    }
+}
+
+impl Live {
+    /// Whether the model may be asked to speak: it does not, and neither does the caller.
+    fn is_quiet(&self) -> bool {
+        let talk = &self.talk;
+        self.line == Line::Open
+            && self.over.is_none()
+            && self.closing.is_none()
+            && talk.active.is_none()
+            && talk.asked.is_none()
+            && !talk.caller
+            && talk.turn_until.is_none()
+            && talk.failures < FAILURES_MAX
+    }
+
+    /// When the model is to say that it is still at it.
+    fn filler_at(&self) -> Option<Timestamp> {
+        let waits = self.calls.iter().any(|call| call.answered == Answered::No && self.is_started(call.work));
+        if !waits || !self.is_quiet() || self.talk.unspoken || self.talk.fillers >= FILLERS_MAX {
+            return None;
+        }
+        let pause = if self.talk.fillers == 0 { FILLER_MS.0 } else { FILLER_MS.1 };
+        self.talk.quiet_since.map(|since| after(since, pause))
+    }
+
+    /// When the first call that waits for its result is told that it runs.
+    fn defer_at(&self, defer_after_ms: u64) -> Option<Timestamp> {
+        let waits = |call: &&LiveCall| call.answered == Answered::No && self.is_started(call.work);
+        self.calls.iter().filter(waits).map(|call| after(call.since, defer_after_ms)).min()
+    }
+
+    pub(super) fn is_started(&self, number: u32) -> bool {
+        self.works.iter().any(|work| work.number == number && matches!(work.stage, Stage::Started(_)))
+    }
+}
+
+impl Room<'_> {
+    /// Has the model speak of what no response has read, once for all there is.
+    pub(super) fn speak(&mut self) {
+        if self.live.talk.unspoken && self.live.is_quiet() {
+            self.live.talk.unspoken = false;
+            self.respond(None, true);
+        }
+    }
+
+    fn respond(&mut self, instructions: Option<String>, tools: bool) {
+        self.live.talk.asked = self.emit(CommandKind::Respond { instructions, tools });
+    }
+
+    /// The first words of the agent.
+    pub(super) fn greet(&mut self) {
+        if let Some(greeting) = self.live.greeting.take()
+            && self.live.is_quiet()
+        {
+            self.respond(Some(greeting), false);
+        }
+    }
+
+    pub(super) fn caller_speaks(&mut self) {
+        let talk = &mut self.live.talk;
+        talk.caller = true;
+        talk.turn_until = None;
+        talk.quiet_since = None;
+        talk.failures = 0;
+    }
+
+    pub(super) fn caller_stops(&mut self) {
+        let talk = &mut self.live.talk;
+        talk.caller = false;
+        talk.quiet_since = Some(self.at);
+        if talk.active.is_none() {
+            talk.turn_until = Some(after(self.at, TURN_MS));
+        }
+    }
+
+    pub(super) fn response_began(&mut self, response: String, command: Option<OperationId>) {
+        let unread = self.live.outbox.iter().any(|command| command.kind.is_read());
+        let talk = &mut self.live.talk;
+        talk.responses = talk.responses.saturating_add(1);
+        talk.active = Some((response, talk.responses));
+        if command.is_some() && talk.asked == command {
+            talk.asked = None;
+        }
+        talk.turn_until = None;
+        talk.quiet_since = None;
+        talk.unspoken = unread;
+    }
+
+    pub(super) fn response_ended(&mut self, response: &str, end: ResponseEnd) {
+        let active = self.live.talk.active.take_if(|(active, _)| active == response);
+        if active.is_some() {
+            self.live.talk.quiet_since = Some(self.at).filter(|_| !self.live.talk.caller);
+        }
+        match end {
+            ResponseEnd::Completed => {
+                self.live.talk.failures = 0;
+                if let Some((_, number)) = active {
+                    let heard = |stage: &Stage| matches!(stage, Stage::Done { after, .. } if *after < number);
+                    self.live.works.retain(|work| !heard(&work.stage));
+                }
+                self.completed(response);
+            }
+            ResponseEnd::Interrupted => {
+                if active.is_some() && !self.live.talk.caller {
+                    self.live.talk.turn_until = Some(after(self.at, TURN_MS));
+                }
+                self.broken_off(response);
+            }
+            ResponseEnd::Failed => {
+                self.live.talk.failures = self.live.talk.failures.saturating_add(1);
+                self.live.talk.unspoken = true;
+                self.broken_off(response);
+            }
+        }
+        self.live.talk.ended = Some((response.into(), end));
+    }
+
+    /// The session is there again. Nobody knows what happened meanwhile: who speaks, and which responses have ended.
+    pub(super) fn attached(&mut self) {
+        self.live.line = Line::Open;
+        if let Some((response, _)) = self.live.talk.active.take() {
+            self.broken_off(&response);
+        }
+        let live = &mut self.live;
+        let asked = live.talk.asked.filter(|id| live.outbox.iter().any(|command| command.id == *id));
+        live.talk.asked = asked;
+        live.talk.caller = false;
+        live.talk.turn_until = Some(after(self.at, TURN_MS));
+        live.talk.quiet_since = Some(self.at);
+        self.note(
+            "The connection was interrupted. If you asked for a tool and have no result of it, ask again."
+                .into(),
+        );
+    }
+
+    /// Tells the model which keys the caller pressed.
+    pub(super) fn tell_digits(&mut self) {
+        if let Some(digits) = self.live.digits.take() {
+            self.note(alloc::format!("The caller pressed the keys {}.", digits.keys));
+        }
+    }
+
+    /// A time has come: whatever follows from silence until now.
+    pub(super) fn woke(&mut self) {
+        let at = self.at;
+        if self.live.closing.as_ref().is_some_and(|closing| after(closing.at, CLOSING_MS) <= at) {
+            self.over_without_word();
+            return;
+        }
+        if self.live.closing.is_none() && after(self.live.began, self.voice.max_duration_ms) <= at {
+            let minutes = self.voice.max_duration_ms / 60_000;
+            let message = alloc::format!("the call lasted longer than `voice.max_duration` ({minutes} min)");
+            let help = "raise `voice.max_duration` in the agent file";
+            self.close("the call has lasted too long", Some((RunErrorCode::LimitExceeded, message, help)));
+            return;
+        }
+        if self.live.talk.turn_until.is_some_and(|until| until <= at) {
+            self.live.talk.turn_until = None;
+        }
+        if self.live.digits.as_ref().is_some_and(|digits| after(digits.at, DIGITS_MS) <= at) {
+            self.tell_digits();
+        }
+        let defer_after_ms = self.voice.defer_after_ms;
+        while let Some(place) = self.live.calls.iter().position(|call| {
+            call.answered == Answered::No
+                && self.live.is_started(call.work)
+                && after(call.since, defer_after_ms) <= at
+        }) {
+            self.answer_later(place, super::results::RUNS);
+        }
+        if self.live.filler_at().is_some_and(|time| time <= at)
+            && let Some(filler) = self.voice.filler.clone()
+        {
+            self.live.talk.fillers = self.live.talk.fillers.saturating_add(1);
+            self.respond(Some(filler), false);
+        }
+    }
+}

@@ -1,0 +1,6 @@
+//! Calls with a live model: the table of what happens to its calls of tools, and the laws.
+#![allow(clippy::unwrap_used, reason = "tests unwrap")]
+
+mod laws;
+mod table;
+mod world;

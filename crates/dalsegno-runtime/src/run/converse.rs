@@ -1,0 +1,77 @@
+//! A call: a run whose live model somebody else speaks with, over a pair of channels.
+
+use std::collections::BTreeSet;
+
+use dalsegno_core::{AgentName, AgentRequest, LiveCommand, LiveNews, OperationId, Surface};
+use tokio::sync::mpsc;
+
+use crate::engine::Engine;
+use crate::error::EngineError;
+use crate::run::handle::RunHandle;
+use crate::run::start::StartOptions;
+
+/// Most news that waits for the run. A surface waits when there is more.
+const NEWS_MAX: usize = 256;
+
+/// A call that this process performs, as its surface sees it: whoever carries the words of the caller and of the live model.
+#[derive(Debug)]
+pub struct Conversation {
+    /// The run.
+    pub handle: RunHandle,
+    /// What happens in the call. Once this is dropped the call is over.
+    pub news: mpsc::Sender<LiveNews>,
+    /// What the live model is asked for, each after the commit that it follows from. After
+    /// [`LiveNews::Attached`] whatever was not taken comes again. It ends with the run.
+    pub commands: mpsc::UnboundedReceiver<LiveCommand>,
+}
+
+/// The run's end of the channels.
+pub(crate) struct Line {
+    pub(crate) news: mpsc::Receiver<LiveNews>,
+    commands: mpsc::UnboundedSender<LiveCommand>,
+    /// What was sent over this line and is not taken: at most what the core keeps.
+    sent: BTreeSet<OperationId>,
+}
+
+impl Line {
+    fn new() -> (Self, mpsc::Sender<LiveNews>, mpsc::UnboundedReceiver<LiveCommand>) {
+        let (news, news_in) = mpsc::channel(NEWS_MAX);
+        let (commands, commands_out) = mpsc::unbounded_channel();
+        (Self { news: news_in, commands, sent: BTreeSet::new() }, news, commands_out)
+    }
+
+    /// Sends what was not sent yet. Whoever listened may have gone: then the news ends, too.
+    pub(crate) fn send(&mut self, commands: &[LiveCommand]) {
+        self.sent.retain(|id| commands.iter().any(|command| command.id == *id));
+        for command in commands {
+            if self.sent.insert(command.id) {
+                let _ = self.commands.send(command.clone());
+            }
+        }
+    }
+
+    /// The surface is there anew: what was not taken is sent again.
+    pub(crate) fn begin_anew(&mut self) {
+        self.sent.clear();
+    }
+}
+
+impl Engine {
+    /// Begins a call of an agent that has `[voice]`. With the key of a call that goes on, this process attaches to it: what was sent
+    /// and not taken is sent again, under the same ids.
+    ///
+    /// # Errors
+    /// When there is no such agent, it has no `[voice]`, another process performs the call, or it cannot be written down.
+    pub async fn converse(
+        &self,
+        agent: &AgentName,
+        surface: Surface,
+        request: AgentRequest,
+        options: StartOptions,
+    ) -> Result<Conversation, EngineError> {
+        let (line, news, commands) = Line::new();
+        let request = AgentRequest { surface: Some(surface), ..request };
+        let handle = self.start_on(agent, request, options, Some(line)).await?;
+        Ok(Conversation { handle, news, commands })
+    }
+}
