@@ -162,9 +162,7 @@ impl Journal {
                 // A part of a declarative tool, or what is asked for in a call.
                 let asked = fold.state().pending().iter();
                 let asked = asked.filter(|pending| Some(pending.operation.id) == record.operation);
-                {
-                    step.operations.extend(asked.map(|asked| operation(fold.state(), asked)));
-                }
+                step.operations.extend(asked.map(|asked| operation(fold.state(), asked)));
             }
             if chosen.is_none() && step.is_some_and(|step| fold.state().step() >= step) {
                 chosen = Some(fold.state().clone());

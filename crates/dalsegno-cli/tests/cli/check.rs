@@ -22,6 +22,7 @@ fn help_names_every_verb() {
                    is better than another
       run          Start a run of an agent and follow it until it finishes
       chat         Chat with an agent: each message is a run, and the session keeps the conversation
+      call         Call an agent with a live model that listens and speaks
       resume       Answer a suspended run, or resume an interrupted one
       answer       Answer pending questions across runs (dry run unless `--yes`)
       runs         List runs, newest first
@@ -152,7 +153,7 @@ fn every_fault_is_shown_at_once() {
            ╰────
           help: did you mean `prompt`? available: `name`, `version`, `description`,
                 `capabilities`, `instructions`, `prompt`, `model`, `tools`, `memory`,
-                `limits`, `output`, `context`, `steps`
+                `limits`, `output`, `context`, `voice`, `steps`
 
         error[unknown-model]
 
