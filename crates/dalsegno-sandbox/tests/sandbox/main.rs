@@ -6,7 +6,6 @@ mod support;
 
 mod book;
 mod cache;
-mod compiling;
 mod hostile;
 mod library;
 mod probe;

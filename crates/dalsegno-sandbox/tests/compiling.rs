@@ -1,4 +1,8 @@
-//! Modules that a stranger wrote so that compiling them takes long.
+//! Modules that a stranger wrote so that compiling them takes long. A program of its own: what is given up keeps its place in the
+//! process until it is compiled, and nothing else is compiled meanwhile.
+#![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
+
+mod support;
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -6,7 +10,7 @@ use std::time::{Duration, Instant};
 use dalsegno_sandbox::{LoadError, Sandbox, SandboxOptions, ServerConfig, ToolServer};
 use serde_json::json;
 
-use crate::support::{arguments, call, place, server};
+use support::{arguments, call, place, server};
 
 fn number(mut number: usize, into: &mut Vec<u8>) {
     while number > 0x7f {
