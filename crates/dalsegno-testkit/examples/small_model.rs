@@ -155,7 +155,7 @@ fn main() -> ExitCode {
 /// Compares each pair so often, with other reviews each time.
 fn run(arguments: &Arguments) -> anyhow::Result<bool> {
     let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-    let server = Server::start(&arguments.python, port)?;
+    let _server = Server::start(&arguments.python, port)?;
     let folder = tempfile::tempdir()?;
     workspace(folder.path(), port)?;
     let mut out = std::io::stdout();
@@ -190,7 +190,6 @@ fn run(arguments: &Arguments) -> anyhow::Result<bool> {
         holds &=
             if pair.differs { better * 2 > arguments.comparisons && worse == 0 } else { better + worse <= 1 };
     }
-    drop(server);
     Ok(holds)
 }
 

@@ -4,7 +4,7 @@ use dalsegno_core::{EndedBy, LiveNews, ResponseEnd};
 
 use super::text::{Style, Words, brief, styled};
 
-/// The lines that news of a call makes; none for what nobody hears.
+/// The lines that news of a call makes; none for what is not heard.
 pub(crate) fn lines(news: &LiveNews, room: usize) -> Option<Words> {
     let aside =
         |text: String| Some(Words::from("  ").and(styled(Style::Dim, brief(&text, room.saturating_sub(4)))));

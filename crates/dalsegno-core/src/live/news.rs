@@ -8,7 +8,7 @@ use crate::event::{MAX_DEPTH, depth};
 use crate::id::OperationId;
 use crate::reply::{CallRequest, Validation};
 
-/// Most bytes of one text of a call: what somebody said, a call's arguments, a reason. What is longer is cut.
+/// Most bytes of one text of a call: what was said, a call's arguments, a reason. What is longer is cut.
 pub const TEXT_BYTES_MAX: usize = 16 * 1_024;
 
 /// Most bytes of an id that a provider gives.
@@ -20,7 +20,7 @@ const ID_BYTES_MAX: usize = 256;
 pub enum LiveNews {
     /// The session with the live model is open.
     Connected,
-    /// The connection to the session is lost; the call itself may go on.
+    /// The connection to the session is lost; the call itself may continue.
     Lost {
         /// Why.
         reason: String,

@@ -40,7 +40,7 @@ pub struct Live {
     pub(crate) asked: u32,
     /// The ids of the last calls, hashed.
     pub(crate) known: Vec<Digest>,
-    /// Calls of which nobody will know whether they took place.
+    /// Calls of which it will never be known whether they took place.
     pub(crate) doubtful: Vec<Digest>,
     /// What the live model is told to say first.
     pub(crate) greeting: Option<String>,
@@ -150,7 +150,7 @@ pub(crate) struct Talk {
     pub(crate) turn_until: Option<Timestamp>,
     /// There are results or notes that no response has read.
     pub(crate) unspoken: bool,
-    /// Since when nobody speaks.
+    /// Since when neither speaks.
     pub(crate) quiet_since: Option<Timestamp>,
     /// How often the model said that it is still at it, since the last call without an output.
     pub(crate) fillers: u32,

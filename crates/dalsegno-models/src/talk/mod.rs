@@ -1,6 +1,6 @@
 //! A call that is written down: the caller and the live model, for tests, demonstrations and work without a telephone.
 //!
-//! A script is a TOML file with one `[[turns]]` for each thing that somebody does, in order:
+//! A script is a TOML file with one `[[turns]]` for each thing that the caller or the live model does, in order:
 //!
 //! ```toml
 //! [[turns]]
@@ -17,7 +17,7 @@
 //! A turn is one of these:
 //!
 //! - `caller`: what the caller says. It comes when the live model has spoken of everything that it has; with `after` it comes that
-//!   long after the turn before, whatever is under way.
+//!   long after the turn before, even while something is under way.
 //! - `model`: what the live model says in its next response, and the `calls` that it asks for: each a `tool`, `arguments`, and a
 //!   `call_id` if it matters. With `for` it speaks that long. With `interrupt` the caller speaks after that time, and says the
 //!   next turn.
@@ -27,7 +27,7 @@
 //! After the last turn the caller hangs up, once the live model has spoken of everything; with `hang_up` as a turn, that long after
 //! the turn before. A response for which the script has no words has none.
 //!
-//! [`LiveTwin`] is a function of the time and of the commands that it is given: whoever drives it says what time it is.
+//! [`LiveTwin`] is a function of the time and of the commands that it is given: its driver says what time it is.
 
 mod script;
 mod twin;

@@ -40,7 +40,7 @@ pub enum LiveScriptError {
         /// What is wrong, and where.
         message: String,
     },
-    /// A turn is none of the things that somebody does, or several.
+    /// A turn is nothing that the caller or the live model can do, or several such things.
     #[error(
         "turn {turn} of the script {what}: a turn has one of `caller`, `model`, `digits`, `drop` and `hang_up`"
     )]
@@ -58,7 +58,7 @@ pub struct LiveScript {
     pub(super) turns: Vec<Turn>,
 }
 
-/// One thing that somebody does.
+/// One thing that the caller or the live model does.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Turn {
     Caller { text: String, after: Option<u64> },

@@ -12,7 +12,7 @@ const LAST_PAUSE_MS: u64 = 300;
 /// What the live model says where it is told to say something that the script has no words for.
 const OWN_WORDS: &str = "One moment, please.";
 
-/// The caller and the live model of a script. Times are milliseconds of a clock that whoever drives it chooses.
+/// The caller and the live model of a script. Times are milliseconds of a clock that the caller of its methods chooses.
 #[derive(Debug, Clone)]
 pub struct LiveTwin {
     turns: VecDeque<Turn>,
@@ -263,7 +263,7 @@ impl LiveTwin {
         if end == ResponseEnd::Completed {
             self.news.push(LiveNews::Played { response });
         } else if !matches!(self.turns.front(), Some(Turn::Caller { .. })) {
-            // Nobody says anything after all.
+            // No words of the caller follow.
             self.interrupts = false;
             self.news.push(LiveNews::SpeechStopped);
         }

@@ -1,4 +1,4 @@
-//! A call: a run whose live model somebody else speaks with, over a pair of channels.
+//! A call: a run with a live model, which a surface carries over a pair of channels.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use crate::run::start::StartOptions;
 /// Most news that waits for the run. A surface waits when there is more.
 const NEWS_MAX: usize = 256;
 
-/// A call that this process performs, as its surface sees it: whoever carries the words of the caller and of the live model.
+/// A call that this process performs, as its surface sees it: what carries the words of the caller and of the live model.
 #[derive(Debug)]
 pub struct Conversation {
     /// The run.
@@ -21,7 +21,7 @@ pub struct Conversation {
     /// What happens in the call. Once this is dropped the call is over.
     pub news: mpsc::Sender<LiveNews>,
     /// What the live model is asked for, each after the commit that it follows from. After
-    /// [`LiveNews::Attached`] whatever was not taken comes again. It ends with the run.
+    /// [`LiveNews::Attached`] what was not taken comes again. It ends with the run.
     pub commands: mpsc::UnboundedReceiver<LiveCommand>,
 }
 
@@ -57,7 +57,7 @@ impl Line {
 }
 
 impl Engine {
-    /// Begins a call of an agent that has `[voice]`. With the key of a call that goes on, this process attaches to it: what was sent
+    /// Begins a call of an agent that has `[voice]`. With the key of a call that is not over, this process attaches to it: what was sent
     /// and not taken is sent again, under the same ids.
     ///
     /// # Errors

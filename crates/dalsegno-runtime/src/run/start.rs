@@ -141,7 +141,7 @@ impl Engine {
         request: AgentRequest,
         options: StartOptions,
     ) -> Result<RunHandle, EngineError> {
-        // Without a surface nobody could speak in a call.
+        // A call needs a surface, which carries its words.
         let request = AgentRequest { surface: None, ..request };
         self.start_on(agent, request, options, None).await
     }

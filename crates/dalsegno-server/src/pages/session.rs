@@ -52,7 +52,7 @@ pub(super) fn cookie(headers: &HeaderMap, key: &str, seconds: u64) -> Option<Hea
 }
 
 /// The cookie with an attempt to sign in elsewhere, for so many seconds; 0 takes it away. It has to be there when another site
-/// sends the browser back, and signs nobody in.
+/// sends the browser back, and signs no one in by itself.
 pub(super) fn attempt_cookie(headers: &HeaderMap, attempt: &str, seconds: u64) -> Option<HeaderValue> {
     let name = name(ATTEMPT, authority(headers, None)?);
     let cookie = format!("{name}={attempt}; Path=/; Max-Age={seconds}; Secure; HttpOnly; SameSite=Lax");

@@ -33,7 +33,7 @@ const DOUBTFUL_MAX: usize = 64;
 const INTERRUPTED: &str = "the live model was interrupted";
 
 impl Outcome {
-    /// Says whether the core of a call came to this outcome by itself: it needs nobody any more for the operation.
+    /// Says whether the core of a call came to this outcome by itself: the operation needs no process any more.
     pub fn is_withdrawal(&self) -> bool {
         let Self::Failed(failure) = self else { return false };
         match failure.code {
@@ -245,7 +245,7 @@ impl Room<'_> {
         }
     }
 
-    /// Ends an operation that nobody waits for any more.
+    /// Ends an operation that is not waited for any more.
     pub(super) fn withdraw(&mut self, operation: OperationId, code: FailureCode, message: &str) {
         self.conclude(operation, Outcome::Failed(Failure::new(code, message)));
     }
@@ -260,7 +260,7 @@ impl Room<'_> {
         }
     }
 
-    /// Notes that nobody will know whether a call took place.
+    /// Notes that it will never be known whether a call took place.
     pub(super) fn note_doubt(&mut self, digest: Digest) {
         if !self.live.doubtful.contains(&digest) && self.live.doubtful.len() < DOUBTFUL_MAX {
             self.live.doubtful.push(digest);

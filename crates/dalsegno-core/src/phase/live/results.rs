@@ -25,7 +25,7 @@ pub(super) const RUNS: &str = "It still works. The result follows by itself: do 
 /// What it is told of one that waits for a person.
 const ASKS: &str = "A person has to agree first. The result follows by itself: do not call it again.";
 
-/// What it is told of one of which nobody knows whether it took place.
+/// What it is told of one that may have taken place or not.
 const IN_DOUBT: &str =
     "It is not known whether this took place. Do not call it again and promise nothing: people look into it.";
 
@@ -203,7 +203,7 @@ impl Room<'_> {
         }
     }
 
-    /// A failure is told: a call goes on whatever fails in it.
+    /// A failure is told: the call continues.
     fn of_failure(&self, operation: &Operation, failure: Failure) -> String {
         let tool =
             operation.request.as_tool_call().and_then(|call| self.config.tools.tools.get(&call.tool_name));

@@ -173,7 +173,7 @@ impl Room<'_> {
         self.live.talk.ended = Some((response.into(), end));
     }
 
-    /// The session is there again. Nobody knows what happened meanwhile: who speaks, and which responses have ended.
+    /// The session is there again. What happened meanwhile is unknown: who speaks, and which responses have ended.
     pub(super) fn attached(&mut self) {
         self.live.line = Line::Open;
         if let Some((response, _)) = self.live.talk.active.take() {
@@ -198,7 +198,7 @@ impl Room<'_> {
         }
     }
 
-    /// A time has come: whatever follows from silence until now.
+    /// A time has come: what follows from silence until now.
     pub(super) fn woke(&mut self) {
         let at = self.at;
         if self.live.closing.as_ref().is_some_and(|closing| after(closing.at, CLOSING_MS) <= at) {

@@ -27,7 +27,7 @@ impl Driver {
         self.line.is_some() && goes_on && self.ended.is_none() && !self.stopping
     }
 
-    /// A call whose surface is not here is over: nobody could hear what it says.
+    /// A call whose surface is not here is over: what it says would not be heard.
     pub(super) fn end_without_line(&mut self) -> Result<(), RunFailure> {
         let goes_on = self.machine.state().live().is_some_and(|live| !live.is_over());
         if self.line.is_some() || !goes_on || self.ended.is_some() || self.stopping {
