@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::canonical::Digest;
 use crate::state::{AgentState, Phase};
-use crate::transcript::{Entry, Gap, Transcript};
+use crate::transcript::{Entry, Gap, Gaps, Transcript};
 
 /// Most entries that a model agent without compaction begins with.
 pub(crate) const ENTRIES_MAX: u64 = 20_000;
@@ -43,6 +43,9 @@ pub struct Inherited {
     chain: Digest,
     #[serde(default, skip_serializing_if = "Gap::is_empty")]
     gap: Gap,
+    /// The gaps after that one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    more_gaps: Vec<Gap>,
     /// The entries but for the last ones.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     blocks: Vec<Block>,
@@ -146,8 +149,8 @@ impl Inheritance {
         let Self { transcript, asked, session, hops, said, told, bytes } = self;
         check(transcript.kept(), bytes)?;
         let entries: Vec<&Entry> = transcript.iter().collect();
-        let (gap, mut blocks, mut at) = (transcript.gap(), Vec::new(), 0);
-        while let Some(count) = next_block(gap, &entries, at) {
+        let (gaps, mut blocks, mut at) = (transcript.gaps(), Vec::new(), 0);
+        while let Some(count) = next_block(gaps, &entries, at) {
             let digest = keep(&entries[at..at + count])?;
             blocks.push(Block { digest, entries: u32::try_from(count).unwrap_or(u32::MAX) });
             at += count;
@@ -160,7 +163,8 @@ impl Inheritance {
             head: transcript.head(),
             head_tokens: transcript.head_tokens(),
             chain: transcript.chain(),
-            gap,
+            gap: gaps.first(),
+            more_gaps: gaps.rest().to_vec(),
             blocks,
             tail: entries[at..].iter().map(|entry| (*entry).clone()).collect(),
             asked,
@@ -199,7 +203,8 @@ impl Inherited {
             }
         }
         let entries = blocks.into_iter().flatten().chain(self.tail.iter().cloned()).map(Arc::new);
-        let transcript = Transcript::rebuild(self.head, self.head_tokens, self.chain, self.gap, entries);
+        let gaps = Gaps::new([self.gap].into_iter().chain(self.more_gaps.iter().copied()));
+        let transcript = Transcript::rebuild(self.head, self.head_tokens, self.chain, gaps, entries);
         Ok(Inheritance {
             transcript,
             asked: self.asked,
@@ -232,10 +237,11 @@ const SIZES: [usize; 3] = [4_096, 512, 64];
 const BLOCK_BYTES: u64 = 4 << 20;
 
 /// How many entries the block has that begins at this place; none where the end begins, which is kept with the record.
-fn next_block(gap: Gap, entries: &[&Entry], at: usize) -> Option<usize> {
+fn next_block(gaps: &Gaps, entries: &[&Entry], at: usize) -> Option<usize> {
+    let gap = gaps.first();
     let opening = usize::try_from(gap.at).ok().filter(|opening| !gap.is_empty() && at < *opening);
     let left = opening.unwrap_or(entries.len()).min(entries.len()).checked_sub(at)?;
-    let index = gap.index(at as u64);
+    let index = gaps.index(at as u64);
     let aligned = |size: usize| index.is_multiple_of(size as u64);
     let bytes = |count: usize| entries[at..at + count].iter().map(|entry| entry.bytes()).sum::<u64>();
     let fits = |count: usize| count <= left && bytes(count) <= BLOCK_BYTES;

@@ -158,6 +158,9 @@ pub struct AgentState {
     /// Unsafe and keyed effects wait for a person, whatever the agent says: the run is a fork.
     #[serde(default)]
     pub(crate) ask_effects: bool,
+    /// Entries that no model can be sent any more stay in the transcript.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub(crate) keeps_all: bool,
 }
 
 /// A model that gave no usable reply.
@@ -212,7 +215,15 @@ impl AgentState {
             inherited: 0,
             inherited_bytes: 0,
             ask_effects: false,
+            keeps_all: false,
         }
+    }
+
+    /// The same new run with a transcript that keeps what no model can be sent any more. Its steps are the same.
+    #[must_use]
+    pub fn keeping_all(mut self) -> Self {
+        self.keeps_all = true;
+        self
     }
 
     /// The same new run in a session of this name.

@@ -313,6 +313,11 @@ impl Ancestor {
     fn go_on(self, origin: AgentState) -> Result<AgentState, FoldError> {
         let run = self.run;
         let (first, rest) = self.records.split_first().ok_or(FoldError::NoStart { run })?;
+        // A run that has no record of what it takes over was begun with all that its predecessor held.
+        let origin = match self.link {
+            Link::After { .. } => origin.keeping_all(),
+            Link::Fork { .. } => origin,
+        };
         let mut fold = Fold::begin(self.config, run, first, origin)?;
         match self.link {
             Link::After { by_handoff, .. } => {

@@ -136,12 +136,21 @@ fn at<'v>(arguments: &'v Value, path: &str) -> Vec<&'v Value> {
     found
 }
 
+impl AgentConfig {
+    /// Says whether a rule of a tool asks where arguments come from.
+    pub(crate) fn traces_arguments(&self) -> bool {
+        self.tools.tools.values().any(|tool| !tool.approve_from.is_empty())
+    }
+}
+
 impl AgentState {
     /// Keeps what the user wrote, for this run and the next ones of its session, if a rule of the agent asks where arguments come
     /// from. In the transcript it stands among other words.
     pub(crate) fn keep_what_is_told(&mut self, config: &AgentConfig) {
-        let is_traced = config.tools.tools.values().any(|tool| !tool.approve_from.is_empty());
-        if !is_traced || self.request.called_by.is_some() || self.request.text.len() > TOLD_BYTES {
+        if !config.traces_arguments()
+            || self.request.called_by.is_some()
+            || self.request.text.len() > TOLD_BYTES
+        {
             return;
         }
         self.told.push(self.request.text.clone());

@@ -6,6 +6,7 @@
 
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use super::budget::{self, Shorter};
 use super::{Stop, think};
@@ -24,16 +25,16 @@ pub(super) fn fit(config: &AgentConfig, mind: &ModelMind, state: &mut AgentState
     match &mind.context {
         Some(context) if state.transcript.tokens() > context.max_tokens => match context.compact {
             Compact::Summarise if summarise(config, mind, context, state) => Ok(true),
-            Compact::Summarise | Compact::Drop => shorten(context, state).map(|()| false),
+            Compact::Summarise | Compact::Drop => shorten(config, context, state).map(|()| false),
         },
         Some(_) | None => Ok(false),
     }
 }
 
 /// Makes what the model is sent fit its budget, without asking for anything.
-pub(super) fn cut(mind: &ModelMind, state: &mut AgentState) -> Result<(), Stop> {
+pub(super) fn cut(config: &AgentConfig, mind: &ModelMind, state: &mut AgentState) -> Result<(), Stop> {
     match &mind.context {
-        Some(context) if state.transcript.tokens() > context.max_tokens => shorten(context, state),
+        Some(context) if state.transcript.tokens() > context.max_tokens => shorten(config, context, state),
         Some(_) | None => Ok(()),
     }
 }
@@ -56,9 +57,10 @@ pub(crate) fn summarised(
             let elided = state.transcript.compaction().map_or(0, |before| before.elided);
             let summary = instead(context, question(context, state).as_ref(), until, Some(&text));
             let files_from = files_from(&files(state), until);
-            apply(Compaction { dropped: until, elided: elided.max(until), summary, files_from }, state);
+            let cut = Compaction { dropped: until, elided: elided.max(until), summary, files_from };
+            apply(config, context, cut, state);
         }
-        (None, Some(context)) => shorten(context, state)?,
+        (None, Some(context)) => shorten(config, context, state)?,
         (Some(_) | None, None) => {}
     }
     state.phase = Phase::Think;
@@ -66,7 +68,7 @@ pub(crate) fn summarised(
 }
 
 /// Leaves out the oldest tool results, then the oldest turns; where that is not enough, results of the last turn.
-fn shorten(context: &ContextSettings, state: &mut AgentState) -> Result<(), Stop> {
+fn shorten(config: &AgentConfig, context: &ContextSettings, state: &mut AgentState) -> Result<(), Stop> {
     let (max, half) = (context.max_tokens, context.max_tokens / 2);
     let question = question(context, state);
     let before = state.transcript.compaction().and_then(|before| before.summary.as_deref());
@@ -83,7 +85,7 @@ fn shorten(context: &ContextSettings, state: &mut AgentState) -> Result<(), Stop
     }
     if layout.tokens <= max {
         let files_from = files_from(&layout.files, dropped);
-        apply(Compaction { dropped, elided, summary, files_from }, state);
+        apply(config, context, Compaction { dropped, elided, summary, files_from }, state);
     }
     if state.transcript.tokens() <= max {
         return Ok(());
@@ -97,9 +99,14 @@ fn shorten(context: &ContextSettings, state: &mut AgentState) -> Result<(), Stop
     Err(Stop::failed(RunErrorCode::LimitExceeded, message, help))
 }
 
-fn apply(cut: Compaction, state: &mut AgentState) {
+fn apply(config: &AgentConfig, context: &ContextSettings, cut: Compaction, state: &mut AgentState) {
     let from_tokens = state.transcript.tokens();
     state.transcript.push(Entry::Compaction(cut));
+    // A rule that asks where arguments come from looks at all that tools have returned.
+    if !state.keeps_all && !config.traces_arguments() {
+        let results = context.compact == Compact::Drop;
+        state.transcript.release(&asked(state), results);
+    }
     state.decide(Decision::Compact { from_tokens, to_tokens: state.transcript.tokens() });
 }
 
@@ -172,11 +179,21 @@ fn question(context: &ContextSettings, state: &AgentState) -> Option<(u64, Strin
     }
 }
 
+/// The indices of what this run was asked, with its files, if a cut may leave it out.
+fn asked(state: &AgentState) -> Range<u64> {
+    let first = state.inherited.max(state.transcript.opening());
+    let entries = (first..).zip(state.transcript.from(first));
+    let asked = entries.take_while(|(place, (index, entry))| {
+        place == index && matches!(***entry, Entry::User(_) | Entry::Attachment(_))
+    });
+    first..first.saturating_add(asked.count() as u64)
+}
+
 /// The files of what this run was asked that a cut may leave out, by their places, with the tokens that they take.
 fn files(state: &AgentState) -> Vec<(u64, u64)> {
-    let asked = state.transcript.from(state.inherited.max(state.transcript.opening()));
-    let asked = asked.take_while(|(_, entry)| matches!(***entry, Entry::User(_) | Entry::Attachment(_)));
-    let files = asked.filter(|(_, entry)| matches!(***entry, Entry::Attachment(_)));
+    let asked = asked(state);
+    let entries = state.transcript.from(asked.start).take_while(|(index, _)| *index < asked.end);
+    let files = entries.filter(|(_, entry)| matches!(***entry, Entry::Attachment(_)));
     files.map(|(index, entry)| (index, tokens::entry(entry))).collect()
 }
 

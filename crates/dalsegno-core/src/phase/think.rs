@@ -90,7 +90,7 @@ fn last_reservation(
     mind: &ModelMind,
     state: &mut AgentState,
 ) -> Result<Reservation, Stop> {
-    compact::cut(mind, state)?;
+    compact::cut(config, mind, state)?;
     reserve(config, mind, Shorter::Yes, state)
         .map_err(|short| short_stop(config, mind, short, Shorter::Yes, state))
 }
@@ -148,8 +148,7 @@ fn reserve(
 /// any other will do.
 fn choice(config: &AgentConfig, mind: &ModelMind, state: &AgentState) -> ToolChoice {
     let control = &settings(mind, state.model).control;
-    let own =
-        || state.transcript.from(state.inherited).any(|(_, entry)| matches!(&**entry, Entry::Assistant(_)));
+    let own = || state.transcript.has_reply_from(state.inherited);
     let first = control.first.as_ref().filter(|_| !own());
     match first.or(control.tool_choice.as_ref()) {
         None => ToolChoice::Auto,

@@ -412,6 +412,11 @@ fn what_an_earlier_run_said_is_no_answer_of_this_one() {
     assert_eq!(end(&step(&stopped, next(&first, "and now?"))).answer, None);
 }
 
+/// Says whether the last step has cut what the model is sent.
+fn is_cut(state: &AgentState) -> bool {
+    state.decisions().iter().any(|decision| matches!(decision, Decision::Compact { .. }))
+}
+
 #[test]
 fn a_question_of_a_session_is_not_forgotten_by_a_compaction() {
     let mut config = instructed("be brief");
@@ -419,6 +424,7 @@ fn a_question_of_a_session_is_not_forgotten_by_a_compaction() {
     mind.context = Some(ContextSettings { max_tokens: 600, compact: Compact::Drop });
     let first = through(&config, says("done"));
     let mut state = step(&config, next(&first, "which disk is it?"));
+    let mut cuts = 0;
     for turn in 0..12 {
         let arguments = json!({ "turn": turn });
         let asks = CallRequest {
@@ -430,11 +436,11 @@ fn a_question_of_a_session_is_not_forgotten_by_a_compaction() {
         state = answered(&config, state, reply(vec![ReplyPart::Call(asks)], StopReason::ToolCalls));
         let text = format!("{turn} {}", "x".repeat(300));
         state = answered(&config, state, Outcome::ToolReturned(ToolReturn { text, ..ToolReturn::default() }));
+        cuts += usize::from(is_cut(&state));
         let sent = sent(&config, &state);
         assert_eq!(sent.iter().filter(|entry| entry.contains("which disk is it?")).count(), 1, "{sent:?}");
     }
-    let cuts = state.transcript().iter().filter(|entry| matches!(entry, Entry::Compaction(_)));
-    assert!(cuts.count() > 1);
+    assert!(cuts > 1);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use dalsegno_core::*;
 use serde_json::json;
 
 use crate::transcript::{completion, sent};
-use crate::world::printed;
+use crate::world::{packed, printed};
 
 const TURNS: u64 = 2_000;
 const MAX_TOKENS: u64 = 20_000;
@@ -50,11 +50,15 @@ struct Course {
     summaries: u64,
     /// All tokens that were ever added.
     added: u64,
+    /// What was asked for, and what the model was sent then.
+    asked: Vec<(OperationId, Digest)>,
+    /// Bytes of the longest state.
+    longest: usize,
 }
 
-fn run(config: &AgentConfig) -> Course {
+fn run(config: &AgentConfig, start: AgentState) -> Course {
     let at = Timestamp::from_millis(0);
-    let mut state = AgentState::start(RunId::from_bytes([7; 16]), AgentRequest::text("find it"), at);
+    let (mut state, mut turn) = (start, 0_u64);
     let mut course = Course::default();
     let mut before: Vec<Vec<u8>> = Vec::new();
     let mut tokens = 0;
@@ -90,8 +94,11 @@ fn run(config: &AgentConfig) -> Course {
                 course.summaries += 1;
             }
         }
-        let turn = state.transcript().replies();
+        if turn.is_multiple_of(200) {
+            course.longest = course.longest.max(packed(&state).len());
+        }
         for operation in operations {
+            course.asked.push((operation.id, state.transcript().chain()));
             let outcome = match &operation.request {
                 Request::ModelCompletion(completion) => match completion.purpose {
                     Purpose::Summary { until } => {
@@ -102,7 +109,10 @@ fn run(config: &AgentConfig) -> Course {
                         ))
                     }
                     Purpose::Reply | Purpose::Step(_) if turn == TURNS => return course,
-                    Purpose::Reply | Purpose::Step(_) => Outcome::ModelReplied(reply(turn)),
+                    Purpose::Reply | Purpose::Step(_) => {
+                        turn += 1;
+                        Outcome::ModelReplied(reply(turn - 1))
+                    }
                 },
                 _ => Outcome::ToolReturned(result(turn)),
             };
@@ -111,23 +121,40 @@ fn run(config: &AgentConfig) -> Course {
     }
 }
 
+fn start() -> AgentState {
+    AgentState::start(RunId::from_bytes([7; 16]), AgentRequest::text("find it"), Timestamp::from_millis(0))
+}
+
+/// A state holds what its model can still be sent, and does as one that holds all that was ever said.
+fn holds_what_is_sent(config: &AgentConfig, course: &Course) {
+    let whole = run(config, start().keeping_all());
+    assert_eq!(course.asked, whole.asked);
+    let most = 8 * usize::try_from(MAX_TOKENS).expect("a small number");
+    assert!(course.longest < most, "a state of {} bytes", course.longest);
+    assert!(whole.longest > 5 * most, "{} bytes are hardly a test", whole.longest);
+}
+
 fn is_sent(entry: &&Entry) -> bool {
     !matches!(entry, Entry::Compaction(_))
 }
 
 #[test]
 fn two_thousand_turns_fit_by_leaving_out_the_oldest() {
-    let course = run(&agent(Compact::Drop));
+    let config = agent(Compact::Drop);
+    let course = run(&config, start());
     assert!(course.added > 50 * MAX_TOKENS, "{} tokens are hardly a test", course.added);
     // Each cut makes room for half of the budget.
     assert!(course.compactions <= course.added / (MAX_TOKENS / 2), "{} compactions", course.compactions);
     assert!(course.compactions >= 50 && course.summaries == 0);
+    holds_what_is_sent(&config, &course);
 }
 
 #[test]
 fn two_thousand_turns_fit_by_summaries() {
-    let course = run(&agent(Compact::Summarise));
+    let config = agent(Compact::Summarise);
+    let course = run(&config, start());
     assert!(course.added > 50 * MAX_TOKENS, "{} tokens are hardly a test", course.added);
     assert!(course.compactions <= course.added / (MAX_TOKENS / 2), "{} compactions", course.compactions);
     assert_eq!(course.compactions, course.summaries);
+    holds_what_is_sent(&config, &course);
 }

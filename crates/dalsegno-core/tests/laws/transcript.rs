@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use crate::strategies::{cases, model_world};
-use crate::world::{drive, packed, parsed, printed, unpacked};
+use crate::world::{drive, drive_from, packed, parsed, printed, unpacked};
 
 /// The completion that a state waits for, if it waits for one.
 pub(crate) fn completion(state: &AgentState) -> Option<&ModelCompletion> {
@@ -25,8 +25,8 @@ proptest! {
     #![proptest_config(cases(256))]
 
     #[test]
-    fn a_transcript_only_grows(world in model_world(), order: u64) {
-        let trace = drive(&world, order, |state| state);
+    fn a_transcript_that_keeps_all_only_grows(world in model_world(), order: u64) {
+        let trace = drive_from(&world, world.start().keeping_all(), order, |state| state);
         let mut read: Vec<Vec<u8>> = Vec::new();
         let mut asked = Vec::new();
         for state in &trace.states {
@@ -48,7 +48,7 @@ proptest! {
 
     #[test]
     fn the_prefix_of_a_model_request_never_changes_but_for_a_compaction(world in model_world(), order: u64) {
-        let trace = drive(&world, order, |state| state);
+        let trace = drive_from(&world, world.start().keeping_all(), order, |state| state);
         let mut before: Option<(Vec<Vec<u8>>, u64)> = None;
         for state in &trace.states {
             let Some(completion) = completion(state).filter(|completion| completion.purpose == Purpose::Reply)
@@ -61,6 +61,37 @@ proptest! {
                 prop_assert!(sent.starts_with(&earlier));
             }
             before = Some((sent, cuts));
+        }
+    }
+
+    #[test]
+    fn a_run_and_the_next_of_its_session_do_the_same_without_what_no_model_can_be_sent(
+        world in model_world(), next in model_world(), order: u64
+    ) {
+        let (mut less, mut whole) = (world.start(), world.start().keeping_all());
+        for world in [world, next] {
+            let (short, long) = (drive_from(&world, less, order, |state| state), drive_from(&world, whole, order, |state| state));
+            prop_assert_eq!(&short.joins, &long.joins);
+            prop_assert_eq!(&short.end, &long.end);
+            for (one, other) in short.states.iter().zip(&long.states) {
+                prop_assert_eq!(one.decisions(), other.decisions());
+                let of = |state: &AgentState| {
+                    let transcript = state.transcript();
+                    (transcript.chain(), transcript.len(), transcript.tokens(), transcript.view(), transcript.last_text())
+                };
+                prop_assert_eq!(of(one), of(other));
+                prop_assert!(packed(one.transcript()).len() <= packed(other.transcript()).len());
+                // A state that is stored and loaded goes on as before.
+                prop_assert_eq!(&unpacked::<AgentState>(&packed(one)), one);
+                if let (Some(one_asks), Some(other_asks)) = (completion(one), completion(other)) {
+                    prop_assert_eq!(sent(&world.config, one, one_asks), sent(&world.config, other, other_asks));
+                }
+            }
+            let follow = |states: &[AgentState]| {
+                let last = states.last().expect("a run has states");
+                AgentState::start(RunId::from_bytes([9; 16]), world.request.clone(), last.now()).inheriting(last.inheritance(false))
+            };
+            (less, whole) = (follow(&short.states), follow(&long.states).keeping_all());
         }
     }
 

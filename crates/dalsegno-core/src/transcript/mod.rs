@@ -1,184 +1,22 @@
 //! What a model reads: an append-only sequence of shared entries.
 
+mod entry;
+mod gaps;
+mod stored;
+
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::fmt;
-
-use serde::de::{self, SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use core::ops::Range;
 
 use crate::canonical::{Canonical, Digest};
-use crate::reply::{CallRequest, ModelReply};
 use crate::tokens;
 
-/// What an entry takes besides its text, in bytes, about.
-const ENTRY_BYTES: u64 = 32;
-
-/// One entry of a transcript.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Entry {
-    /// The system prompt.
-    Instructions(String),
-    /// A message of the user.
-    User(String),
-    /// A reply of the model.
-    Assistant(ModelReply),
-    /// A file that belongs to the user's message before it.
-    Attachment(Attachment),
-    /// From here on the model is sent less of what stands before; see [`Transcript::view`].
-    Compaction(Compaction),
-    /// The result of a call that the model asked for.
-    ToolResult {
-        /// The provider's id of the call.
-        call_id: String,
-        /// The tool's name as the model wrote it.
-        name: String,
-        /// What the model reads.
-        content: String,
-        /// The call failed or was refused.
-        is_error: bool,
-        /// The files that the tool returned with it.
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        files: Vec<Attachment>,
-    },
-}
-
-impl Entry {
-    /// The note that stands for a result which is left out; none for what is never left out, or is as short itself.
-    pub(crate) fn elided(&self) -> Option<Self> {
-        match self {
-            Self::ToolResult { call_id, name, content, is_error, files }
-                if content.len() > ELIDED_BYTES || !files.is_empty() =>
-            {
-                let what = match files.len() {
-                    0 => String::new(),
-                    1 => " and 1 file".into(),
-                    count => alloc::format!(" and {count} files"),
-                };
-                Some(Self::ToolResult {
-                    call_id: call_id.clone(),
-                    name: name.clone(),
-                    content: alloc::format!("[{} bytes{what} of this result are left out]", content.len()),
-                    is_error: *is_error,
-                    files: Vec::new(),
-                })
-            }
-            Self::Instructions(_)
-            | Self::User(_)
-            | Self::Assistant(_)
-            | Self::Attachment(_)
-            | Self::Compaction(_)
-            | Self::ToolResult { .. } => None,
-        }
-    }
-
-    /// About how many bytes it takes.
-    pub(crate) fn bytes(&self) -> u64 {
-        let text = match self {
-            Self::Instructions(text) | Self::User(text) => text.len(),
-            Self::Assistant(reply) => reply.bytes(),
-            Self::Attachment(file) => file.name.len() + file.media_type.len(),
-            Self::Compaction(cut) => cut.summary.as_ref().map_or(0, String::len),
-            Self::ToolResult { call_id, name, content, files, .. } => {
-                let files = files.iter().map(Attachment::size).sum::<usize>();
-                call_id.len() + name.len() + content.len() + files
-            }
-        };
-        (text as u64).saturating_add(ENTRY_BYTES)
-    }
-
-    /// The files that it names: one of the user, or those of a result.
-    pub fn files(&self) -> &[Attachment] {
-        match self {
-            Self::Attachment(file) => core::slice::from_ref(file),
-            Self::ToolResult { files, .. } => files,
-            Self::Instructions(_) | Self::User(_) | Self::Assistant(_) | Self::Compaction(_) => &[],
-        }
-    }
-
-    /// The tools that the model wants called, where this is a reply.
-    pub(crate) fn calls(&self) -> impl Iterator<Item = &CallRequest> {
-        let reply = match self {
-            Self::Assistant(reply) => Some(reply),
-            Self::Instructions(_)
-            | Self::User(_)
-            | Self::Attachment(_)
-            | Self::Compaction(_)
-            | Self::ToolResult { .. } => None,
-        };
-        reply.into_iter().flat_map(ModelReply::calls)
-    }
-
-    fn feed(&self, canonical: &mut Canonical) {
-        match self {
-            Self::Instructions(text) => {
-                canonical.tag(0).text(text);
-            }
-            Self::User(text) => {
-                canonical.tag(1).text(text);
-            }
-            Self::Assistant(reply) => reply.feed(canonical.tag(2)),
-            Self::ToolResult { call_id, name, content, is_error, files } => {
-                canonical.tag(3).text(call_id).text(name).text(content).tag(u8::from(*is_error));
-                files.iter().for_each(|file| file.feed(canonical));
-            }
-            Self::Attachment(attachment) => attachment.feed(canonical.tag(4)),
-            Self::Compaction(compaction) => {
-                canonical.tag(5).number(compaction.dropped).number(compaction.elided);
-                canonical.tag(u8::from(compaction.summary.is_some()));
-                canonical.text(compaction.summary.as_deref().unwrap_or_default());
-                if let Some(from) = compaction.files_from {
-                    canonical.number(from);
-                }
-            }
-        }
-    }
-}
-
-/// A file of the user or one that a tool returned, kept by its content outside the state.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Attachment {
-    /// Its name, for the model and for people.
-    pub name: String,
-    /// Its media type, such as `image/png`.
-    pub media_type: String,
-    /// The digest of its bytes, under which the store keeps them.
-    pub digest: Digest,
-    /// Its size in bytes.
-    pub bytes: u64,
-}
-
-impl Attachment {
-    /// About how many bytes its description takes.
-    pub(crate) fn size(&self) -> usize {
-        self.name.len() + self.media_type.len() + ENTRY_BYTES as usize
-    }
-
-    pub(crate) fn feed(&self, canonical: &mut Canonical) {
-        canonical.text(&self.name).text(&self.media_type);
-        canonical.bytes(self.digest.as_bytes()).number(self.bytes);
-    }
-}
-
-/// A cut in what the model is sent; the transcript itself keeps all entries.
-///
-/// The entries before the first reply stay as they are.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Compaction {
-    /// Entries before this index are left out.
-    pub dropped: u64,
-    /// Tool results before this index are replaced by a note of their size.
-    pub elided: u64,
-    /// What stands for the entries that are left out, where the model was asked for it.
-    pub summary: Option<String>,
-    /// The files from this index on are sent all the same, right after what stands for the entries that are left out:
-    /// they belong to what the run was asked. None are where it is absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub files_from: Option<u64>,
-}
+pub use self::entry::{Attachment, Compaction, Entry};
+use self::gaps::Released;
+pub(crate) use self::gaps::{Gap, Gaps};
 
 /// An append-only sequence of shared entries with a chained digest.
 ///
@@ -199,33 +37,12 @@ pub struct Transcript {
     compaction: Option<Compaction>,
     /// The estimated tokens of what the model is sent.
     tokens: u64,
+    /// What the model is sent, where that is not all of the entries. It shares them.
+    sent: Option<Box<Self>>,
     /// The entries that are left out for good.
-    gap: Gap,
-}
-
-/// Entries of a transcript that no model can be sent any more and that are not kept. All others keep their indices.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Gap {
-    /// The index of the first one: that of the first reply.
-    pub(crate) at: u64,
-    /// How many there are.
-    pub(crate) count: u64,
-}
-
-impl Gap {
-    pub(crate) const fn is_empty(&self) -> bool {
-        self.count == 0
-    }
-
-    /// The place among the kept entries of the entry with this index, or of the first one after it that is kept.
-    fn place(self, index: u64) -> u64 {
-        if index <= self.at { index } else { index.saturating_sub(self.count).max(self.at) }
-    }
-
-    /// The index of the entry at this place.
-    pub(crate) const fn index(self, place: u64) -> u64 {
-        if place < self.at { place } else { place.saturating_add(self.count) }
-    }
+    gaps: Gaps,
+    /// What still matters of these.
+    released: Released,
 }
 
 /// Entries in a sealed chunk.
@@ -246,22 +63,45 @@ impl Transcript {
         canonical.bytes(self.chain.as_bytes());
         entry.feed(&mut canonical);
         self.chain = canonical.finish();
-        self.append(Arc::new(entry));
-        if self.compaction_is_last() {
-            self.tokens = self.view().count();
+        let is_cut = matches!(entry, Entry::Compaction(_));
+        let entry = Arc::new(entry);
+        if let Some(sent) = self.sent.as_mut().filter(|_| !is_cut) {
+            sent.append(Arc::clone(&entry));
         }
+        self.append(entry);
+        if is_cut {
+            self.send();
+        }
+    }
+
+    /// Computes anew what the model is sent, after a cut.
+    fn send(&mut self) {
+        let Some(cut) = &self.compaction else { return };
+        let sent = self.cut(cut);
+        self.tokens = sent.tokens;
+        self.sent = Some(Box::new(sent));
     }
 
     /// Forgets what the shell found of the last entry's calls, where it is a reply: their results follow.
     fn settle_last(&mut self) {
-        let last = match self.tail.last_mut() {
+        let Some(last) = self.last_mut() else { return };
+        if !last.calls().any(|call| call.validation.is_some()) {
+            return;
+        }
+        if let Entry::Assistant(reply) = Arc::make_mut(last) {
+            reply.settle();
+        }
+        let last = Arc::clone(last);
+        // It is the last one of what is sent as well.
+        if let Some(sent) = self.sent.as_mut().and_then(|sent| sent.last_mut()) {
+            *sent = last;
+        }
+    }
+
+    fn last_mut(&mut self) -> Option<&mut Arc<Entry>> {
+        match self.tail.last_mut() {
             Some(last) => Some(last),
             None => self.sealed.last_mut().and_then(|chunk| Arc::make_mut(chunk).last_mut()),
-        };
-        if let Some(last) = last.filter(|last| last.calls().any(|call| call.validation.is_some()))
-            && let Entry::Assistant(reply) = Arc::make_mut(last)
-        {
-            reply.settle();
         }
     }
 
@@ -279,17 +119,9 @@ impl Transcript {
         }
     }
 
-    fn compaction_is_last(&self) -> bool {
-        matches!(self.iter().next_back(), Some(Entry::Compaction(_)))
-    }
-
-    fn count(&self) -> u64 {
-        self.iter().map(tokens::entry).fold(self.head_tokens, u64::saturating_add)
-    }
-
     /// The number of entries, with those that are left out for good.
     pub fn len(&self) -> u64 {
-        self.kept().saturating_add(self.gap.count)
+        self.kept().saturating_add(self.gaps.count())
     }
 
     /// The number of entries that are kept.
@@ -298,8 +130,8 @@ impl Transcript {
     }
 
     /// What is left out for good.
-    pub(crate) const fn gap(&self) -> Gap {
-        self.gap
+    pub(crate) const fn gaps(&self) -> &Gaps {
+        &self.gaps
     }
 
     /// About how many bytes the kept entries take.
@@ -316,21 +148,45 @@ impl Transcript {
         let opening = self.opening();
         // The files that are sent all the same stand behind their message.
         let end = cut.files_from.map_or(cut.dropped, |from| from.min(cut.dropped));
-        let end = end.min(self.len()).max(opening).max(self.gap.at.saturating_add(self.gap.count));
-        let gap = match end - opening {
-            0 => Gap::default(),
-            count => Gap { at: opening, count },
-        };
-        let kept = || {
-            let before = self.from(0).take_while(move |(index, _)| *index < opening);
-            before.chain(self.from(end)).map(|(index, entry)| (index, Arc::clone(entry)))
-        };
-        let bytes = kept().map(|(_, entry)| entry.bytes()).fold(0, u64::saturating_add);
-        let entries = kept().map(|(index, entry)| {
-            let short = entry.elided().filter(|_| bytes > most && index >= opening && index < cut.elided);
-            short.map_or(entry, Arc::new)
-        });
-        Self::rebuild(self.head, self.head_tokens, self.chain, gap, entries)
+        let is_kept = |index: u64| index < opening || index >= end;
+        let kept = self.from(0).filter(|(index, _)| is_kept(*index));
+        let bytes = kept.map(|(_, entry)| entry.bytes()).fold(0, u64::saturating_add);
+        let elided = if bytes > most { cut.elided } else { 0 };
+        let mut pruned = self.without(is_kept, elided);
+        pruned.released = Released::default();
+        pruned
+    }
+
+    /// Lets go of the entries that the last cut leaves out, but for those at these indices: what the run was asked. With
+    /// `results`, also of the results that it leaves out: the notes stay that stand for them. All that a run does with a
+    /// transcript stays the same, unless it has a summary made of results that have gone.
+    pub(crate) fn release(&mut self, asked: &Range<u64>, results: bool) {
+        let Some(cut) = &self.compaction else { return };
+        let (opening, dropped) = (self.opening(), cut.dropped);
+        let is_kept = |index: u64| index < opening || index >= dropped || asked.contains(&index);
+        *self = self.without(is_kept, if results { cut.elided } else { 0 });
+    }
+
+    /// The same transcript without some entries, and with the results before an index replaced by the notes that stand for
+    /// them.
+    fn without(&self, is_kept: impl Fn(u64) -> bool, elided: u64) -> Self {
+        let mut released = self.released.clone();
+        let mut indices = Vec::new();
+        let mut entries = Vec::new();
+        let opening = self.opening();
+        for (index, entry) in self.from(0) {
+            if !is_kept(index) {
+                released.add(index, entry);
+                continue;
+            }
+            let short = entry.elided().filter(|_| index >= opening && index < elided);
+            indices.push(index);
+            entries.push(short.map_or_else(|| Arc::clone(entry), Arc::new));
+        }
+        let gaps = Gaps::between(indices.into_iter(), self.len());
+        let mut less = Self::rebuild(self.head, self.head_tokens, self.chain, gaps, entries.into_iter());
+        less.released = released;
+        less
     }
 
     /// A transcript of its parts.
@@ -338,16 +194,14 @@ impl Transcript {
         head: Digest,
         head_tokens: u64,
         chain: Digest,
-        gap: Gap,
+        gaps: Gaps,
         entries: impl Iterator<Item = Arc<Entry>>,
     ) -> Self {
         let mut transcript = Self::begin(head, head_tokens);
         entries.for_each(|entry| transcript.append(entry));
-        transcript.gap = gap;
-        if transcript.compaction.is_some() {
-            transcript.tokens = transcript.view().count();
-        }
+        transcript.gaps = gaps;
         transcript.chain = chain;
+        transcript.send();
         transcript
     }
 
@@ -402,20 +256,19 @@ impl Transcript {
 
     /// The entries from an index on, without going through those before it.
     pub(crate) fn from(&self, index: u64) -> impl Iterator<Item = (u64, &Arc<Entry>)> {
-        let gap = self.gap;
-        let place = usize::try_from(gap.place(index)).unwrap_or(usize::MAX);
+        let place = usize::try_from(self.gaps.place(index)).unwrap_or(usize::MAX);
         let chunks = (place / CHUNK).min(self.sealed.len());
         let entries = self.sealed[chunks..].iter().flat_map(|chunk| chunk.iter()).chain(&self.tail);
         let first = chunks * CHUNK;
         let places = (first as u64..).zip(entries).skip(place.saturating_sub(first));
-        places.map(move |(place, entry)| (gap.index(place), entry))
+        places.map(|(place, entry)| (self.gaps.index(place), entry))
     }
 
     /// The number of entries before the first reply, which no compaction touches.
     pub(crate) fn opening(&self) -> u64 {
         // What is left out begins with the first reply.
-        if !self.gap.is_empty() {
-            return self.gap.at;
+        if !self.gaps.first().is_empty() {
+            return self.gaps.first().at;
         }
         let opening = self.iter().take_while(|entry| !matches!(entry, Entry::Assistant(_)));
         opening.count() as u64
@@ -425,7 +278,16 @@ impl Transcript {
     /// grows at its end, so that a provider's prompt cache holds.
     #[must_use]
     pub fn view(&self) -> Self {
-        let Some(compaction) = &self.compaction else { return self.clone() };
+        let mut view = match &self.sent {
+            Some(sent) => Self::clone(sent),
+            None => self.clone(),
+        };
+        view.chain = self.chain;
+        view
+    }
+
+    /// What the model is sent after a cut.
+    fn cut(&self, compaction: &Compaction) -> Self {
         let Compaction { dropped, elided, summary, files_from: _ } = compaction;
         let opening = self.opening();
         let mut view = Self::begin(self.head, self.head_tokens);
@@ -451,7 +313,6 @@ impl Transcript {
                 },
             }
         }
-        view.chain = self.chain;
         view
     }
 
@@ -471,16 +332,25 @@ impl Transcript {
 
     /// The last thing that the model said in the entries from an index on.
     pub(crate) fn last_text_from(&self, index: u64) -> Option<String> {
-        let count = self.kept().saturating_sub(self.gap.place(index));
+        let count = self.kept().saturating_sub(self.gaps.place(index));
         let count = usize::try_from(count).unwrap_or(usize::MAX);
-        self.iter().rev().take(count).find_map(|entry| match entry {
+        let kept = self.iter().rev().take(count).find_map(|entry| match entry {
             Entry::Assistant(reply) => Some(reply.text()).filter(|text| !text.is_empty()),
             Entry::Instructions(_)
             | Entry::User(_)
             | Entry::Attachment(_)
             | Entry::Compaction(_)
             | Entry::ToolResult { .. } => None,
-        })
+        });
+        // What has gone stands before all replies that are kept.
+        let released = || self.released.text.as_ref().filter(|(at, _)| *at >= index);
+        kept.or_else(|| released().map(|(_, text)| text.clone()))
+    }
+
+    /// Says whether there is a reply among the entries from an index on.
+    pub(crate) fn has_reply_from(&self, index: u64) -> bool {
+        self.released.reply.is_some_and(|at| at >= index)
+            || self.from(index).any(|(_, entry)| matches!(**entry, Entry::Assistant(_)))
     }
 
     /// The last reply of the model, as an entry, since it is shared.
@@ -517,9 +387,6 @@ impl Transcript {
     }
 }
 
-/// A result that is no longer than the note that would replace it stays.
-const ELIDED_BYTES: usize = 64;
-
 /// What stands for the entries that are left out.
 fn note(opening: u64, dropped: u64, summary: Option<&str>) -> Option<Entry> {
     let count = dropped.checked_sub(opening).filter(|count| *count > 0)?;
@@ -544,44 +411,6 @@ pub(crate) fn note_tokens(count: u64, summary_bytes: Option<u64>) -> u64 {
     }
     let title = note_title(count, summary_bytes.is_some()).len() as u64;
     tokens::message(title.saturating_add(summary_bytes.unwrap_or(0)))
-}
-
-impl Serialize for Transcript {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let entries: Vec<&Entry> = self.iter().collect();
-        if self.gap.is_empty() {
-            (self.head, self.head_tokens, self.chain, entries).serialize(serializer)
-        } else {
-            (self.head, self.head_tokens, self.chain, entries, self.gap).serialize(serializer)
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for Transcript {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_seq(Parts)
-    }
-}
-
-/// Reads the parts of a transcript: four of one without a gap, else five.
-struct Parts;
-
-impl<'de> Visitor<'de> for Parts {
-    type Value = Transcript;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the parts of a transcript")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<Transcript, A::Error> {
-        let missing = |count| de::Error::invalid_length(count, &self);
-        let head = parts.next_element()?.ok_or_else(|| missing(0))?;
-        let head_tokens = parts.next_element()?.ok_or_else(|| missing(1))?;
-        let chain = parts.next_element()?.ok_or_else(|| missing(2))?;
-        let entries: Vec<Entry> = parts.next_element()?.ok_or_else(|| missing(3))?;
-        let gap = parts.next_element()?.unwrap_or_default();
-        Ok(Transcript::rebuild(head, head_tokens, chain, gap, entries.into_iter().map(Arc::new)))
-    }
 }
 
 #[cfg(test)]
