@@ -48,7 +48,7 @@ fn is_false(value: &bool) -> bool {
     !value
 }
 
-/// What some of the tokens were that a provider counted. All of them are also among those sent or received.
+/// What a provider counted besides the tokens sent and received: what some of these were, and what it did by itself.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TokenDetails {
@@ -64,6 +64,9 @@ pub struct TokenDetails {
     /// Tokens received that are reasoning.
     #[serde(skip_serializing_if = "is_none")]
     pub reasoning_tokens: u64,
+    /// Searches of the web that the provider made while it replied.
+    #[serde(skip_serializing_if = "is_none")]
+    pub web_searches: u64,
 }
 
 impl TokenDetails {
@@ -79,6 +82,7 @@ impl TokenDetails {
         add(&mut self.cache_write_tokens, other.cache_write_tokens);
         add(&mut self.cache_write_1h_tokens, other.cache_write_1h_tokens);
         add(&mut self.reasoning_tokens, other.reasoning_tokens);
+        add(&mut self.web_searches, other.web_searches);
     }
 }
 

@@ -102,11 +102,14 @@ fn usage() -> RefOr<Schema> {
         ("cache_write_tokens", "Tokens sent that the provider wrote to its cache."),
         ("cache_write_1h_tokens", "Those of them that it wrote for an hour."),
         ("reasoning_tokens", "Tokens received that are reasoning."),
+        ("web_searches", "Searches of the web that the provider made while it replied."),
     ];
     let details = details.into_iter().fold(ObjectBuilder::new(), |details, (name, description)| {
         details.property(name, number(description))
     });
-    let details = details.description(Some("What some of the tokens were; what is zero is left out."));
+    let details = details.description(Some(
+        "What some of the tokens were, and what the provider did besides; what is zero is left out.",
+    ));
     ObjectBuilder::new()
         .description(Some("What a run used."))
         .property("model_calls", number("Model replies."))

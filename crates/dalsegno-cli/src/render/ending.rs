@@ -87,6 +87,11 @@ pub(crate) fn usage(usage: Usage) -> Vec<String> {
         let notes = if notes.is_empty() { String::new() } else { format!(" ({})", notes.join(", ")) };
         parts.push(count(usage.tokens(), "token") + &notes);
     }
+    let searches = usage.details.web_searches;
+    parts.extend((searches > 0).then(|| match searches {
+        1 => "1 web search".to_owned(),
+        many => format!("{many} web searches"),
+    }));
     parts.extend(Some(cost(&usage)).filter(|_| usage.cost_nano_usd > 0));
     parts
 }
@@ -252,5 +257,10 @@ mod tests {
         let details = TokenDetails { cached_input_tokens: 2, ..TokenDetails::default() };
         let used = Usage { details, estimated_tokens: 5, estimated_cost_nano_usd: 1, ..used };
         assert_eq!(usage(used)[2..], ["7 tokens (2 cached, 5 estimated)", "~$0.0200"]);
+        let searched = |web_searches| {
+            let details = TokenDetails { web_searches, ..TokenDetails::default() };
+            usage(Usage { details, ..Usage::default() })
+        };
+        assert_eq!([searched(1), searched(2)], [["1 web search"], ["2 web searches"]]);
     }
 }

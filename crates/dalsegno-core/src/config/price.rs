@@ -1,4 +1,4 @@
-//! What the tokens of a model cost.
+//! What the tokens of a model cost, and what its provider does besides.
 
 use alloc::vec::Vec;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::reply::TokenDetails;
 
-/// What the tokens of a model cost, in millionths of a US dollar for a million tokens.
+/// What a model costs: its tokens, in millionths of a US dollar for a million of them, and the searches of its provider.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Price {
     /// The rates of requests that no entry of `long_context` is about.
@@ -16,6 +16,10 @@ pub struct Price {
     /// all of its tokens, as providers reckon it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub long_context: Vec<LongContext>,
+    /// What a thousand searches of the web cost that the provider makes while it replies, in millionths of a US dollar; nothing
+    /// when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub web_search: Option<u64>,
 }
 
 /// The rates of requests that are longer than others.
@@ -50,7 +54,7 @@ impl Price {
     /// A price of tokens sent and received, cached or not.
     pub const fn new(input: u64, output: u64) -> Self {
         let rates = Rates { input, output, cached_input: None, cache_write: None, cache_write_1h: None };
-        Self { rates, long_context: Vec::new() }
+        Self { rates, long_context: Vec::new(), web_search: None }
     }
 
     /// The rates of a request of so many tokens.
@@ -65,7 +69,8 @@ impl Price {
         self.cost(input_tokens, output_tokens, details).nano_usd()
     }
 
-    /// The most that one request of so many tokens may cost, cached or not, in billionths of a US dollar.
+    /// The most that the tokens of one request may cost, cached or not, in billionths of a US dollar. How often the provider
+    /// searches the web is known when its reply is there.
     pub fn most_nano_usd(&self, input_tokens: u64, output_tokens: u64) -> u64 {
         self.most(input_tokens, output_tokens).nano_usd()
     }
@@ -82,10 +87,12 @@ impl Price {
             (written - for_an_hour, rates.cache_write()),
             (for_an_hour, rates.cache_write_1h()),
             (output_tokens, rates.output),
+            // Of a thousand searches as of a million tokens.
+            (details.web_searches.saturating_mul(1_000), self.web_search.unwrap_or(0)),
         ])
     }
 
-    /// The most that one request of so many tokens may cost, not rounded yet.
+    /// The most that the tokens of one request may cost, not rounded yet.
     pub(crate) fn most(&self, input_tokens: u64, output_tokens: u64) -> Cost {
         let rates = self.rates(input_tokens);
         Cost::of([(input_tokens, rates.dearest_input()), (output_tokens, rates.output)])
@@ -154,7 +161,11 @@ mod tests {
             ..Price::new(3_000_000, 15_000_000).rates
         };
         let long = Rates { input: 6_000_000, output: 22_500_000, ..Rates::default() };
-        Price { rates, long_context: [LongContext { above: 200_000, rates: long }].into() }
+        Price {
+            rates,
+            long_context: [LongContext { above: 200_000, rates: long }].into(),
+            web_search: Some(10_000_000),
+        }
     }
 
     #[test]
@@ -173,6 +184,14 @@ mod tests {
         assert_eq!(plain.nano_usd(10, 0, &details(4, 4, 2)), 10_000);
         let rates = Rates { cache_write: Some(2_000_000), ..plain.rates };
         assert_eq!(Price { rates, ..plain }.nano_usd(10, 0, &details(0, 10, 10)), 20_000);
+    }
+
+    #[test]
+    fn a_search_costs_a_thousandth_of_what_a_thousand_cost() {
+        let searches = |web_searches| TokenDetails { web_searches, ..TokenDetails::default() };
+        assert_eq!(cached().nano_usd(1_000, 10, &searches(3)), 3_000_000 + 150_000 + 30_000_000);
+        assert_eq!(Price::new(0, 0).nano_usd(0, 0, &searches(3)), 0);
+        assert_eq!(cached().nano_usd(0, 0, &searches(u64::MAX)), u64::MAX);
     }
 
     #[test]

@@ -418,7 +418,67 @@ mod tests {
     use alloc::vec;
 
     use super::*;
-    use crate::reply::StopReason;
+    use crate::reply::{ModelReply, ReplyPart, StopReason};
+
+    /// A question, then replies with results; the first reply says something.
+    fn long() -> Transcript {
+        let mut transcript = Transcript::begin(Digest::default(), 0);
+        transcript.push(Entry::User("look".into()));
+        for turn in 0..100 {
+            let text = if turn == 0 { "I begin." } else { "" };
+            let parts = vec![ReplyPart::Text(text.into())];
+            transcript.push(Entry::Assistant(ModelReply::new(parts, StopReason::End)));
+            let (call_id, name, content) = ("c".into(), "read".into(), "x".repeat(200));
+            transcript.push(Entry::ToolResult { call_id, name, content, is_error: false, files: vec![] });
+        }
+        transcript
+    }
+
+    #[test]
+    fn what_was_let_go_of_a_reply_is_still_known() {
+        let mut whole = long();
+        whole.push(Entry::User("and now?".into()));
+        whole.push(Entry::Compaction(Compaction {
+            dropped: 201,
+            elided: 0,
+            summary: None,
+            files_from: None,
+        }));
+        let mut less = whole.clone();
+        less.release(&(0..0), true);
+        assert_eq!((less.kept(), less.len()), (3, whole.len()));
+        for index in 0..whole.len() {
+            assert_eq!(less.last_text_from(index), whole.last_text_from(index), "{index}");
+            assert_eq!(less.has_reply_from(index), whole.has_reply_from(index), "{index}");
+        }
+        assert_eq!((less.last_text(), less.has_reply_from(0)), (Some("I begin.".into()), true));
+        assert_eq!(less.view(), whole.view());
+    }
+
+    #[test]
+    fn entries_between_two_gaps_keep_their_indices() {
+        let mut whole = long();
+        whole.push(Entry::Compaction(Compaction {
+            dropped: 181,
+            elided: 190,
+            summary: None,
+            files_from: None,
+        }));
+        let mut less = whole.clone();
+        less.release(&(100..103), true);
+        assert_eq!(less.gaps(), &Gaps::new([Gap { at: 1, count: 99 }, Gap { at: 103, count: 78 }]));
+        let indices: Vec<u64> = less.from(50).map(|(index, _)| index).collect();
+        assert_eq!(indices, (100..103).chain(181..202).collect::<Vec<u64>>());
+        assert!(less.from(101).zip(whole.from(101)).take(1).all(|(one, other)| one == other));
+        assert_eq!((less.view(), less.tokens()), (whole.view(), whole.tokens()));
+        // As much again is let go at the next cut, and the notes of results stay what they are.
+        for transcript in [&mut whole, &mut less] {
+            let cut = Compaction { dropped: 183, elided: 198, summary: None, files_from: None };
+            transcript.push(Entry::Compaction(cut));
+        }
+        less.release(&(100..103), true);
+        assert_eq!((less.view(), less.chain(), less.len()), (whole.view(), whole.chain(), whole.len()));
+    }
 
     #[test]
     fn the_files_of_a_cut_stand_together() {

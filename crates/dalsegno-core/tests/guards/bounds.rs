@@ -447,7 +447,7 @@ fn a_limit_of_the_cost_leaves_room_for_a_write_of_the_cache() {
     let Mind::Model(mind) = &mut config.mind else { panic!("a model") };
     mind.model.max_output_tokens = Some(10);
     let rates = Rates { cache_write_1h: Some(2_000_000), ..Price::new(1_000_000, 0).rates };
-    mind.model.price = Some(Price { rates, long_context: Vec::new() });
+    mind.model.price = Some(Price { rates, ..Price::default() });
     mind.model.retries = 0;
     config.limits.max_cost_nano_usd = Some(u64::MAX);
     let Reserved { input_tokens, .. } = completion(&step(&config, start())).reserved;
@@ -468,12 +468,13 @@ fn cached_and_written_tokens_are_counted_at_their_rates() {
         cache_write: Some(1_250_000),
         ..Price::new(1_000_000, 5_000_000).rates
     };
-    mind.model.price = Some(Price { rates, long_context: Vec::new() });
+    mind.model.price = Some(Price { rates, ..Price::default() });
     let details = TokenDetails {
         cached_input_tokens: 900,
         cache_write_tokens: 50,
         cache_write_1h_tokens: 0,
         reasoning_tokens: 4,
+        web_searches: 0,
     };
     let reply = ModelReply::new(vec![ReplyPart::Text("hello".into())], StopReason::End);
     let reply = ModelReply { input_tokens: 1_000, output_tokens: 10, details, ..reply };

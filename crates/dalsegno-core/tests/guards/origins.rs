@@ -380,3 +380,34 @@ fn a_tool_without_such_rules_is_written_as_it_always_was() {
     let request = serde_json::to_value(AgentRequest::text("go")).unwrap();
     assert!(request.get("called_by").is_none());
 }
+
+/// What a model can no longer be sent, it may still know by its own words.
+#[test]
+fn what_a_tool_returned_before_a_compaction_is_still_a_source() {
+    let mut config = assistant(true);
+    let Mind::Model(mind) = &mut config.mind else { panic!("a model") };
+    mind.context = Some(ContextSettings { max_tokens: 600, compact: Compact::Drop });
+    let found = Task::new(
+        "Write to Ann.",
+        "contacts.find",
+        json!({ "mail": "ann@example.org" }),
+        ("inbox.read", json!({})),
+    );
+    let mut state = found.run(&config);
+    let mut cuts = 0;
+    for turn in 0..12 {
+        let text = format!("{turn} {}", "x".repeat(300));
+        state = answered(&config, state, Outcome::ToolReturned(ToolReturn { text, ..ToolReturn::default() }));
+        cuts += usize::from(is_cut(&state));
+        state = answered(&config, state, calling("inbox.read", &json!({ "turn": turn })));
+    }
+    let read = ToolReturn { text: "nothing new".into(), ..ToolReturn::default() };
+    state = answered(&config, state, Outcome::ToolReturned(read));
+    assert!(cuts > 1);
+    assert!(!sent(&config, &state).iter().any(|entry| entry.contains("ann@example.org")));
+    for (to, is_asked) in [("ann@example.org", false), ("eve@example.org", true)] {
+        let state = answered(&config, state.clone(), calling("mail.send", &json!({ "to": to })));
+        let gate = &state.pending()[0].operation.gate;
+        assert_eq!(*gate == GateState::Waiting(Gate::Approval), is_asked, "{to}");
+    }
+}

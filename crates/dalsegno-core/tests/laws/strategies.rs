@@ -398,8 +398,11 @@ fn model_settings() -> BoxedStrategy<ModelSettings> {
         )
     };
     let longer = (1..500_u64, rates()).prop_map(|(above, rates)| LongContext { above, rates });
-    let price = (rates(), prop::option::of(longer))
-        .prop_map(|(rates, longer)| Price { rates, long_context: longer.into_iter().collect() });
+    let price = (rates(), prop::option::of(longer)).prop_map(|(rates, longer)| Price {
+        rates,
+        long_context: longer.into_iter().collect(),
+        web_search: None,
+    });
     let price = prop::option::of(price);
     (prop::option::weighted(0.7, 1..200_u32), price)
         .prop_map(|(max_output_tokens, price)| ModelSettings {

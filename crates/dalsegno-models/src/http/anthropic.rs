@@ -436,6 +436,7 @@ impl Reader for AnthropicReader {
             cached_input_tokens: count(&usage, "/cache_read_input_tokens"),
             cache_write_tokens: count(&usage, "/cache_creation_input_tokens"),
             cache_write_1h_tokens: count(&usage, "/cache_creation/ephemeral_1h_input_tokens"),
+            web_searches: count(&usage, "/server_tool_use/web_search_requests"),
             ..TokenDetails::default()
         };
         // What the cache had and what it took are not among the tokens that this wire calls the input.

@@ -331,6 +331,7 @@ impl Reader for ResponsesReader {
             }
             _ => StopReason::End,
         };
+        let web_searches = items.iter().filter(|item| is_search(item)).count() as u64;
         let mut parts = Vec::with_capacity(items.len());
         for item in items {
             if read_item(item, &mut parts, hidden)? {
@@ -341,6 +342,7 @@ impl Reader for ResponsesReader {
             cached_input_tokens: count(&end.usage, "/input_tokens_details/cached_tokens"),
             cache_write_tokens: count(&end.usage, "/input_tokens_details/cache_write_tokens"),
             reasoning_tokens: count(&end.usage, "/output_tokens_details/reasoning_tokens"),
+            web_searches,
             ..TokenDetails::default()
         };
         let (input, output) = (count(&end.usage, "/input_tokens"), count(&end.usage, "/output_tokens"));
@@ -375,6 +377,11 @@ struct Call {
     name: String,
     #[serde(deserialize_with = "reply::arguments")]
     arguments: String,
+}
+
+/// Says whether an item is a search of the web. To open a page of what was found, and to look for a text in it, costs nothing.
+fn is_search(item: &Value) -> bool {
+    item["type"] == "web_search_call" && matches!(item["action"]["type"].as_str(), None | Some("search"))
 }
 
 /// Takes one output item, and says whether it is a refusal.

@@ -41,6 +41,7 @@ impl Used {
             cache_write_tokens: file.cache_write,
             cache_write_1h_tokens: file.cache_write_1h,
             reasoning_tokens: file.reasoning,
+            web_searches: file.web_searches,
         };
         Self { input: file.input, output: file.output, details }
     }
@@ -126,6 +127,8 @@ struct UsageFile {
     cache_write_1h: u64,
     #[serde(default)]
     reasoning: u64,
+    #[serde(default)]
+    web_searches: u64,
 }
 
 #[derive(Deserialize)]

@@ -21,8 +21,8 @@
 //! - `opaque`: parts for the provider alone, each `provider` and `data`; they come first.
 //! - `stop`: `end`, `tool_calls`, `length` or `refusal`; by default `tool_calls` with calls, else `end`. With `length`
 //!   the last call is truncated.
-//! - `usage`: `input` and `output` tokens, and those among them that are `cached_input`, `cache_write`, `cache_write_1h` or
-//!   `reasoning`; none by default.
+//! - `usage`: `input` and `output` tokens, those among them that are `cached_input`, `cache_write`, `cache_write_1h` or
+//!   `reasoning`, and `web_searches` of the provider; none by default.
 //! - `delay`: how long the reply takes, such as `50ms`.
 //! - `error`: a failure instead of the reply: its `kind`, `message`, for how many `attempts` (all by default), and
 //!   `retry_after`.

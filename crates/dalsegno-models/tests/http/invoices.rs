@@ -38,7 +38,7 @@ impl Published {
             cache_write_1h: Some(rate(self.write_1h)),
             ..Price::new(rate(self.input), rate(self.output)).rates
         };
-        Price { rates, long_context: Vec::new() }
+        Price { rates, ..Price::default() }
     }
 }
 

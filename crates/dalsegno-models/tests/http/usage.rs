@@ -52,7 +52,7 @@ pub(crate) async fn reply(wire: Wire, usage: Value) -> ModelReply {
 fn price(input: f64, cached: f64, output: f64) -> Price {
     let rate = |dollars: f64| (dollars * 1e6).round() as u64;
     let rates = Rates { cached_input: Some(rate(cached)), ..Price::new(rate(input), rate(output)).rates };
-    Price { rates, long_context: Vec::new() }
+    Price { rates, ..Price::default() }
 }
 
 /// Anthropic's prices of Claude Sonnet 4, with those above 200,000 tokens.
@@ -66,6 +66,7 @@ fn sonnet() -> Price {
     Price {
         rates: writes(price(3.0, 0.3, 15.0), 3_750_000, 6_000_000),
         long_context: vec![LongContext { above: 200_000, rates: long }],
+        web_search: Some(10_000_000),
     }
 }
 
@@ -215,6 +216,14 @@ fn bills() -> Vec<(&'static str, Wire, Value, Price, f64)> {
             500.0 * 3.0 + 500.0 * 0.3 + 1000.0 * 3.75 + 10.0 * 15.0,
         ),
         (
+            "Anthropic, guide to the web search tool: 10 dollars a thousand searches",
+            Anthropic,
+            json!({"input_tokens": 105, "output_tokens": 6039, "cache_read_input_tokens": 7123,
+                "cache_creation_input_tokens": 7345, "server_tool_use": {"web_search_requests": 1}}),
+            sonnet(),
+            105.0 * 3.0 + 7123.0 * 0.3 + 7345.0 * 3.75 + 6039.0 * 15.0 + 10_000.0,
+        ),
+        (
             "Groq, guide to prompt caching, gpt-oss-20b",
             OpenaiChat,
             json!({"queue_time": 0.026, "prompt_tokens": 4641, "prompt_time": 0.009, "completion_tokens": 1817,
@@ -267,6 +276,40 @@ async fn what_the_cache_and_the_reasoning_took_is_recorded_over_each_wire() {
         ];
         assert_eq!(found, expected, "{wire}");
     }
+}
+
+/// To open a page that a search found is no search; neither is what the model calls by itself.
+#[tokio::test]
+async fn searches_of_the_provider_are_counted_over_each_wire_that_has_them() {
+    let event = |value: Value| format!("data: {value}\n\n");
+    let actions = [json!({"type": "search", "query": "disk"}), json!({"type": "open_page"}), Value::Null];
+    let mut responses = String::new();
+    for (index, action) in actions.into_iter().enumerate() {
+        let item = json!({"type": "web_search_call", "id": "ws_1", "status": "completed", "action": action});
+        responses +=
+            &event(json!({"type": "response.output_item.done", "output_index": index, "item": item}));
+    }
+    let usage = json!({"input_tokens": 9, "output_tokens": 7});
+    responses +=
+        &event(json!({"type": "response.completed", "response": {"status": "completed", "usage": usage}}));
+    let piece = |queries: Value, stop: Option<&str>| {
+        let content = json!({"role": "model", "parts": [{"text": "Full."}]});
+        let candidate = json!({"content": content, "finishReason": stop,
+            "groundingMetadata": {"webSearchQueries": queries}});
+        event(
+            json!({"candidates": [candidate], "usageMetadata": {"promptTokenCount": 9, "candidatesTokenCount": 7}}),
+        )
+    };
+    let gemini = piece(json!(["disk"]), None)
+        + &piece(json!(["disk", "disk full"]), None)
+        + &piece(Value::Null, Some("STOP"));
+    for (wire, stream) in [(Wire::OpenaiResponses, responses), (Wire::Gemini, gemini)] {
+        let answer = Answer::of(wire, &stream, 4096);
+        let reply = ask(wire, &plain(json!([{"user": "hi"}])), answer).await.1.unwrap();
+        assert_eq!(reply.details.web_searches, 2, "{wire}");
+    }
+    let chat = reply(Wire::OpenaiChat, json!({"prompt_tokens": 9, "completion_tokens": 7})).await;
+    assert_eq!(chat.details.web_searches, 0);
 }
 
 #[tokio::test]

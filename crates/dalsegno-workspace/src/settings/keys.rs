@@ -279,6 +279,11 @@ static PRICE_TABLE: Shape = Shape::new(
             Form::List(&Form::Table(&LONG_CONTEXT)),
             "The prices of long requests, each with the number of tokens above which they apply.",
         ),
+        Key::new(
+            "web_search",
+            models::DOLLARS,
+            "The price of a thousand searches of the web that the provider makes; nothing by default.",
+        ),
     ],
 );
 

@@ -283,7 +283,8 @@ fn price(model: &Section<'_>) -> Option<Price> {
         }
         long_context.push(LongContext { above: above?, rates: rates? });
     }
-    Some(Price { rates: rates?, long_context })
+    let web_search = price.dollars("web_search");
+    Some(Price { rates: rates?, long_context, web_search })
 }
 
 /// Reads what each kind of token costs.

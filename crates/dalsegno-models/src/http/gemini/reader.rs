@@ -33,6 +33,7 @@ struct Candidate {
     content: Option<Content>,
     finish_reason: Option<String>,
     finish_message: Option<String>,
+    grounding_metadata: Option<Value>,
 }
 
 #[derive(Deserialize)]
@@ -75,6 +76,8 @@ pub(in crate::http) struct GeminiReader {
     model: String,
     pieces: Vec<Piece>,
     usage: Map<String, Value>,
+    /// How often the provider has searched the web.
+    searches: u64,
     stop: Option<String>,
     /// What the provider says about the end.
     words: String,
@@ -88,6 +91,7 @@ impl GeminiReader {
             model: model.to_owned(),
             pieces: Vec::new(),
             usage: Map::new(),
+            searches: 0,
             stop: None,
             words: String::new(),
             blocked: false,
@@ -145,6 +149,7 @@ impl GeminiReader {
         let details = TokenDetails {
             cached_input_tokens: count(&usage, "/cachedContentTokenCount"),
             reasoning_tokens: count(&usage, "/thoughtsTokenCount"),
+            web_searches: self.searches,
             ..TokenDetails::default()
         };
         // What tools of the provider's own found was sent as well.
@@ -218,6 +223,10 @@ impl Reader for GeminiReader {
             if let Some(words) = candidate.finish_message {
                 self.words = words;
             }
+            // Each piece that says it has all queries so far.
+            let queries = candidate.grounding_metadata.as_ref();
+            let queries = queries.and_then(|found| found["webSearchQueries"].as_array()).map_or(0, Vec::len);
+            self.searches = self.searches.max(queries as u64);
         }
         // No piece says that it is the last: a signature may come after the end.
         Ok(false)
