@@ -418,32 +418,6 @@ fn is_cut(state: &AgentState) -> bool {
 }
 
 #[test]
-fn a_question_of_a_session_is_not_forgotten_by_a_compaction() {
-    let mut config = instructed("be brief");
-    let Mind::Model(mind) = &mut config.mind else { panic!("a model") };
-    mind.context = Some(ContextSettings { max_tokens: 600, compact: Compact::Drop });
-    let first = through(&config, says("done"));
-    let mut state = step(&config, next(&first, "which disk is it?"));
-    let mut cuts = 0;
-    for turn in 0..12 {
-        let arguments = json!({ "turn": turn });
-        let asks = CallRequest {
-            call_id: format!("call_{turn}"),
-            name: "risk__score".into(),
-            arguments: arguments.to_string(),
-            validation: Some(Validation::Valid { arguments }),
-        };
-        state = answered(&config, state, reply(vec![ReplyPart::Call(asks)], StopReason::ToolCalls));
-        let text = format!("{turn} {}", "x".repeat(300));
-        state = answered(&config, state, Outcome::ToolReturned(ToolReturn { text, ..ToolReturn::default() }));
-        cuts += usize::from(is_cut(&state));
-        let sent = sent(&config, &state);
-        assert_eq!(sent.iter().filter(|entry| entry.contains("which disk is it?")).count(), 1, "{sent:?}");
-    }
-    assert!(cuts > 1);
-}
-
-#[test]
 fn a_call_that_no_shell_checked_is_refused() {
     let config = instructed("be brief");
     let ReplyPart::Call(checked) = call("risk__score") else { panic!("a call") };

@@ -60,6 +60,21 @@ fn has_workspace_lints(manifest: &str) -> bool {
     lints.take_while(|line| !line.starts_with('[')).any(|line| line.trim() == "workspace = true")
 }
 
+/// Tells whether the documentation in a file has an example that is compiled.
+fn has_example(text: &str) -> bool {
+    let docs = text.lines().filter_map(|line| {
+        let line = line.trim_start();
+        line.strip_prefix("///").or_else(|| line.strip_prefix("//!"))
+    });
+    let fences = docs.filter_map(|line| line.trim().strip_prefix("```"));
+    // Every other fence ends a block.
+    let is_compiled = |info: &str| {
+        let words = ["rust", "no_run", "should_panic", "compile_fail", "edition"];
+        info.is_empty() || words.iter().any(|word| info.starts_with(word))
+    };
+    text.contains("#[doc = include_str!") || fences.step_by(2).any(is_compiled)
+}
+
 #[test]
 fn every_module_says_what_it_is_for() {
     assert_eq!(wrong(|text| !has_module_doc(text)), Vec::<String>::new());
@@ -79,6 +94,27 @@ fn the_search_for_sources_finds_this_file() {
 fn every_crate_takes_its_lints_from_the_workspace() {
     for folder in crates() {
         assert!(has_workspace_lints(&read(&folder.join("Cargo.toml"))), "`{}` does not", folder.display());
+    }
+}
+
+/// To look for examples takes seconds for each library.
+#[test]
+fn examples_are_looked_for_where_there_are_any() {
+    for folder in crates() {
+        let lib = folder.join("src/lib.rs");
+        let manifest = read(&folder.join("Cargo.toml"));
+        // Cargo looks for none in other kinds of libraries.
+        if !lib.is_file() || manifest.contains("\"cdylib\"") {
+            continue;
+        }
+        let has_examples = rust_files(&folder.join("src")).iter().any(|file| has_example(&read(file)));
+        let is_looked_at = !manifest.lines().any(|line| line == "doctest = false");
+        assert_eq!(
+            is_looked_at,
+            has_examples,
+            "`{}`: `[lib]` says `doctest = false` where the documentation has no example that is compiled, and nowhere else",
+            folder.display()
+        );
     }
 }
 
@@ -111,4 +147,9 @@ fn a_file_without_a_purpose_and_a_crate_without_lints_are_noticed() {
     assert!(!has_module_doc("use std::fs;\n//! Reads.\n"));
     assert!(has_workspace_lints("[package]\n\n[lints]\nworkspace = true\n\n[dependencies]\n"));
     assert!(!has_workspace_lints("[package]\nworkspace = true\n[lints]\n[dependencies]\nworkspace = true\n"));
+    assert!(
+        has_example("    /// ```\n    /// one();\n    /// ```\n")
+            && has_example("//! ```rust,no_run\n//! ```\n")
+    );
+    assert!(!has_example("/// ```text\n/// a\n/// ```\nfn f() { \"```\"; }\n"));
 }
