@@ -59,12 +59,11 @@ const ANSWERS: [&str; 14] = [
     "unreachable",
 ];
 
-/// Records that no simulated world has: the first three need an MCP server; adoption and agents that lose rights are not
+/// Records that no simulated world has: the first two need an MCP server; adoption and agents that lose rights are not
 /// generated, nobody abandons a run, and no run is a call.
-const OUT_OF_REACH: [RecordKind; 7] = [
+const OUT_OF_REACH: [RecordKind; 6] = [
     RecordKind::Rebound,
     RecordKind::Denied,
-    RecordKind::Tasked,
     RecordKind::Adopted,
     RecordKind::Narrowed,
     RecordKind::Abandoned,
@@ -113,6 +112,10 @@ fn expected() -> Vec<(&'static str, String)> {
     add("fault", Faults::names());
     add("store", &["memory", "sqlite"]);
     add("budget", &["set aside", "spent", "given back", "exhausted", "renewed"]);
+    add(
+        "batch",
+        &["handed over", "found again", "asked too early", "not told", "collected", "failed", "cancelled"],
+    );
     add("rule", &["asks and a person agrees", "denies a step", "denies a model"]);
     add("origin", &["trusted", "strange", "strange in a fork", "strange after a takeover"]);
     all

@@ -26,6 +26,7 @@
 //!
 //! [`VirtualClock`] and [`Faults`] serve tests of one's own as well.
 
+mod batches;
 mod clock;
 mod coverage;
 mod endpoint;

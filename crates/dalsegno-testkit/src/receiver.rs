@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use dalsegno_core::{
     CallRequest, EffectClass, Entry, ModelReply, OperationId, ReplyPart, RunId, StopReason, ToolReturn,
 };
-use dalsegno_models::{CompletionRequest, DeltaSink, Model, ModelError, ModelErrorKind, judge_call};
+use dalsegno_models::{CompletionRequest, DeltaSink, Later, Model, ModelError, ModelErrorKind, judge_call};
 use dalsegno_runtime::{Invocation, NewAttachment, Received, Tool, ToolDescription, ToolError};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
@@ -248,13 +248,7 @@ impl Model for SimulatedModel {
     ) -> Result<ModelReply, ModelError> {
         let (world, process) = (&self.world, &self.process);
         process.breathe().await;
-        let run = world.judge(|guarantees| guarantees.run_of(request.operation));
-        let Some(run) = run else {
-            let what =
-                format!("a model is asked for an operation that nobody requested: {}", request.operation);
-            world.judge(|guarantees| guarantees.broken(what));
-            return Err(ModelError::new(ModelErrorKind::Refused, "who asks?"));
-        };
+        let run = self.run_of(request)?;
         let call = Call {
             process: process.number,
             run,
@@ -291,13 +285,7 @@ impl Model for SimulatedModel {
         process.breathe().await;
         match course {
             Course::Answered | Course::Panics => {
-                let calls = reply.parts.iter().filter_map(|part| match part {
-                    ReplyPart::Call(call) => Some(call),
-                    _ => None,
-                });
-                for call in calls {
-                    world.judge(|guarantees| guarantees.wanted(run, &call.name, &call.arguments));
-                }
+                self.want(run, &reply);
                 Ok(reply)
             }
             Course::Refused => Err(ModelError::new(ModelErrorKind::Refused, "no")),
@@ -306,9 +294,33 @@ impl Model for SimulatedModel {
             Course::LostKnown | Course::Lost => Err(ModelError::new(ModelErrorKind::Unavailable, "not now")),
         }
     }
+
+    fn later(&self) -> Option<&dyn Later> {
+        Some(self)
+    }
 }
 
 impl SimulatedModel {
+    /// The run that asks.
+    pub(crate) fn run_of(&self, request: &CompletionRequest) -> Result<RunId, ModelError> {
+        let run = self.world.judge(|guarantees| guarantees.run_of(request.operation));
+        run.ok_or_else(|| {
+            let what =
+                format!("a model is asked for an operation that nobody requested: {}", request.operation);
+            self.world.judge(|guarantees| guarantees.broken(what));
+            ModelError::new(ModelErrorKind::Refused, "who asks?")
+        })
+    }
+
+    /// Tells what a reply calls.
+    pub(crate) fn want(&self, run: RunId, reply: &ModelReply) {
+        for part in &reply.parts {
+            if let ReplyPart::Call(call) = part {
+                self.world.judge(|guarantees| guarantees.wanted(run, &call.name, &call.arguments));
+            }
+        }
+    }
+
     /// Something that a model puts into a call: what the user wrote, what a tool returned, or what nobody said.
     fn note(&self, asked: String, request: &CompletionRequest, name: &str) -> Option<String> {
         let mut random = Random::new(self.world.seed, &format!("note of {name}"));
@@ -323,7 +335,7 @@ impl SimulatedModel {
         random.chance(500).then(|| random.pick(&known))
     }
 
-    fn reply(&self, run: RunId, request: &CompletionRequest) -> ModelReply {
+    pub(crate) fn reply(&self, run: RunId, request: &CompletionRequest) -> ModelReply {
         let turn = request.transcript.replies();
         let name = format!("reply {} {}", request.operation, request.attempt);
         let mut random = Random::new(self.world.seed, &name);

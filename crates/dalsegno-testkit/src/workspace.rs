@@ -412,9 +412,11 @@ impl Plan {
 
     fn add_model(&mut self, random: &mut Random, name: &str) {
         let text = self.head(random, name, "instructions = \"Call tools, then answer.\"\n");
-        let model = format!(
-            "[model]\nuse = \"default\"\ntimeout = \"8s\"\nretries = 3\nmax_output_tokens = {TOKENS_MAX}\n"
-        );
+        // It is no draw of the others.
+        let later = Random::new(self.seed, &format!("batches of {name}")).chance(300);
+        let asked = if later { "batch = true\ntimeout = \"30m\"" } else { "timeout = \"8s\"" };
+        let model =
+            format!("[model]\nuse = \"default\"\n{asked}\nretries = 3\nmax_output_tokens = {TOKENS_MAX}\n");
         self.agents.insert(name.to_owned(), format!("{text}{model}"));
     }
 

@@ -6,6 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use dalsegno_core::RunId;
 
+use crate::batches::Batches;
 use crate::clock::VirtualClock;
 use crate::coverage::Coverage;
 use crate::faults::Faults;
@@ -26,6 +27,8 @@ pub(crate) struct World {
     coverage: Mutex<Coverage>,
     /// Draws the ids of root runs.
     ids: Mutex<Random>,
+    /// What the model's provider was handed and works on.
+    pub(crate) batches: Mutex<Batches>,
 }
 
 impl World {
@@ -40,6 +43,7 @@ impl World {
             disk_blocked: AtomicBool::new(false),
             coverage: Mutex::default(),
             ids: Mutex::new(Random::new(seed, "runs")),
+            batches: Mutex::default(),
         }
     }
 
