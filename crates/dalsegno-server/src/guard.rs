@@ -12,7 +12,7 @@ use axum::response::{IntoResponse as _, Response};
 use dalsegno_access::{Access, Refused, Scope};
 
 use crate::pages::session;
-use crate::problem::{Code, Problem};
+use crate::problem::{self, Code, Problem};
 use crate::shared::Shared;
 use crate::{oidc, params};
 
@@ -82,16 +82,8 @@ fn admit<'r>(
                 });
             }
         };
-        shared.limits.request(access.key())?;
-        match access.token_ends() {
-            _ if access.may(scope) => Ok(access),
-            None => Err(Problem::forbidden(scope)),
-            Some(_) => Err(Problem::new(
-                Code::Forbidden,
-                format!("the token does not give the scope `{scope}`"),
-                "have a claim of the token name a value that gives it in `[serve.oidc.scopes]` of dalsegno.toml",
-            )),
-        }
+        shared.limits.request(access.key(), problem::shown(&access))?;
+        if access.may(scope) { Ok(access) } else { Err(Problem::forbidden(&access, scope)) }
     }
 }
 

@@ -14,6 +14,7 @@ mod agents;
 mod answers;
 mod body;
 mod changes;
+mod costly;
 mod cursor;
 mod documents;
 mod events;

@@ -44,6 +44,8 @@ mod serve;
 mod servers;
 mod show;
 mod store;
+#[cfg(feature = "serve")]
+mod storm;
 mod support;
 mod suspend;
 mod tasks;

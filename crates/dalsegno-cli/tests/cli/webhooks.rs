@@ -16,10 +16,10 @@ use crate::support::Workspace;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The ids that came for each run.
-type Got = Arc<Mutex<BTreeMap<String, Vec<String>>>>;
+pub(crate) type Got = Arc<Mutex<BTreeMap<String, Vec<String>>>>;
 
 /// Receives webhooks; one of them is answered with 503.
-fn receiver() -> (SocketAddr, Got) {
+pub(crate) fn receiver() -> (SocketAddr, Got) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let (address, got) = (listener.local_addr().unwrap(), Got::default());
     let own = Arc::clone(&got);
