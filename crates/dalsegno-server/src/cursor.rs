@@ -1,7 +1,7 @@
 //! Where the next page of a listing begins, as a text that means nothing to clients.
 
 use dalsegno_core::RunId;
-use data_encoding::BASE64URL_NOPAD;
+use data_encoding::{BASE64URL_NOPAD, HEXLOWER};
 
 /// The bytes of the digest of a listing.
 const LIST: usize = 8;
@@ -16,7 +16,7 @@ pub(crate) fn is_one(cursor: &str) -> bool {
 /// Says whether a text has the form of a cursor in a list of names.
 pub(crate) fn is_named(cursor: &str) -> bool {
     let has_name = |bytes: Vec<u8>| (1..=NAME).contains(&bytes.len().saturating_sub(LIST));
-    BASE64URL_NOPAD.decode(cursor.as_bytes()).is_ok_and(has_name)
+    HEXLOWER.decode(cursor.as_bytes()).is_ok_and(has_name)
 }
 
 /// What tells one listing from another: its name, its filters, and whose runs it shows.
@@ -46,12 +46,12 @@ impl List {
 
     /// The cursor after the entry with this name.
     pub(crate) fn after_name(&self, name: &str) -> String {
-        BASE64URL_NOPAD.encode(&[&self.0, name.as_bytes()].concat())
+        HEXLOWER.encode(&[&self.0, name.as_bytes()].concat())
     }
 
     /// The name after which a page begins; none if the cursor is of another list, or none.
     pub(crate) fn read_name(&self, cursor: &str) -> Option<String> {
-        let bytes = BASE64URL_NOPAD.decode(cursor.as_bytes()).ok()?;
+        let bytes = HEXLOWER.decode(cursor.as_bytes()).ok()?;
         String::from_utf8(bytes.strip_prefix(&self.0)?.to_vec()).ok()
     }
 }

@@ -248,7 +248,7 @@ pub(crate) struct Paging {
     #[param(minimum = 1, maximum = 200)]
     pub(crate) limit: Option<u32>,
     /// The `next` of the page before.
-    #[param(pattern = "^[A-Za-z0-9_-]{12,96}$")]
+    #[param(pattern = "^([0-9a-f]{2}){9,72}$")]
     pub(crate) cursor: Option<String>,
 }
 

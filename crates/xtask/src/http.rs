@@ -47,6 +47,7 @@ webhooks = [\"http://{receiver}\"]
 [triggers.hook]
 agent = \"notes\"
 signature = \"token\"
+token_header = \"authorization\"
 secret = {{ env = \"{SECRET}\" }}
 "
     )

@@ -53,6 +53,8 @@ mod telemetry;
 mod told;
 mod tools;
 mod trial;
+#[cfg(feature = "serve")]
+mod trigger;
 mod trust;
 mod upkeep;
 mod watch;

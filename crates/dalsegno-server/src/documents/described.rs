@@ -6,7 +6,7 @@ use axum::routing::MethodRouter;
 use dalsegno_access::Scope;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
-use utoipa::openapi::schema::{AdditionalProperties, ObjectBuilder};
+use utoipa::openapi::schema::{AdditionalProperties, ObjectBuilder, SchemaType};
 use utoipa::openapi::{PathItem, Paths, RefOr, Schema};
 
 use super::list::{TenantListing, ToolListing};
@@ -121,11 +121,16 @@ impl Kind {
         named.chain(version).map(parameter).collect()
     }
 
+    /// A header; with a pattern, another value is refused.
     fn header(name: &str, pattern: &str, description: &str) -> Value {
-        json!({
+        let mut header = json!({
             "name": name, "in": "header", "required": false, "description": description,
-            "schema": { "type": "string", "pattern": pattern },
-        })
+            "schema": { "type": "string" },
+        });
+        if !pattern.is_empty() {
+            header["schema"]["pattern"] = json!(pattern);
+        }
+        header
     }
 
     /// Which page of a list is meant.
@@ -138,7 +143,7 @@ impl Kind {
             }),
             json!({
                 "name": "cursor", "in": "query", "required": false, "description": "The `next` of the page before.",
-                "schema": { "type": "string", "pattern": "^[A-Za-z0-9_-]{12,96}$" },
+                "schema": { "type": "string", "pattern": "^([0-9a-f]{2}){9,72}$" },
             }),
         ]
     }
@@ -201,9 +206,8 @@ impl Kind {
         let description = "The text that is checked: a document, or what may become one.";
         request["description"] = json!(description);
         if self.media_type == "application/json" {
-            request["content"][self.media_type]["schema"] = json!({
-                "type": ["object", "array", "string", "number", "boolean", "null"], "description": description,
-            });
+            request["content"][self.media_type]["schema"] =
+                json!({ "$ref": "#/components/schemas/ToolDraft" });
         }
         request
     }
@@ -272,7 +276,7 @@ impl Kind {
         let mut parameters = self.parameters(false);
         parameters.push(Self::header(
             "If-None-Match",
-            TAG,
+            "",
             "The `ETag` that you have: the answer is 304 if it is in use still.",
         ));
         let mut shown = self.shown();
@@ -410,7 +414,11 @@ fn schemas() -> Vec<(String, RefOr<Schema>)> {
     let document = ObjectBuilder::new()
         .description(Some(document))
         .additional_properties(Some(AdditionalProperties::<Schema>::FreeForm(true)));
-    let mut all = vec![("ToolDocument".to_owned(), document.into())];
+    let draft = ObjectBuilder::new()
+        .schema_type(SchemaType::AnyValue)
+        .description(Some("What is checked: a declarative tool or toolkit, or what may become one."))
+        .additional_properties(Some(AdditionalProperties::<Schema>::FreeForm(true)));
+    let mut all = vec![("ToolDocument".to_owned(), document.into()), ("ToolDraft".to_owned(), draft.into())];
     add::<WrittenDocument>(&mut all);
     add::<Uncovered>(&mut all);
     add::<DocumentVersions>(&mut all);

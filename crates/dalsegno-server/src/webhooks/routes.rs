@@ -107,7 +107,7 @@ pub(crate) struct Query {
     #[param(minimum = 1, maximum = 200)]
     limit: Option<u32>,
     /// The `next` of the page before.
-    #[param(pattern = "^[A-Za-z0-9_-]{12,96}$")]
+    #[param(pattern = "^([0-9a-f]{2}){9,72}$")]
     cursor: Option<String>,
 }
 

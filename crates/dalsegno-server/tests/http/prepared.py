@@ -15,8 +15,8 @@ RECEIVER = os.environ["DALSEGNO_RECEIVER"]
 TOOL = {
     "name": "crm",
     "description": "Greets a customer.",
-    "parameters": [{"name": "who", "type": "string", "description": "Who is greeted."}],
-    "output": "'hello ' + params.who",
+    "parameters": [{"name": "who", "type": "string", "required": True}],
+    "actions": [{"type": "respond", "message": "hello {{params.who}}"}],
 }
 AGENT = 'name = "desk"\n[[steps]]\nrespond = "hello"\n'
 TENANT = 'name = "beta"\ndescription = "A tenant."\n'
@@ -91,7 +91,8 @@ def before_load_schema(context, raw_schema):
             for kind, content in operation.get("requestBody", {}).get("content", {}).items():
                 of_tenant = path.startswith("/v1/tenants/{tenant}") and "/tools/" not in path
                 if kind == "application/toml":
-                    content["schema"] = also(content["schema"], [TENANT if of_tenant else AGENT])
+                    # Any bytes are a text: there is no value that is none.
+                    content["schema"] = also({}, [TENANT if of_tenant else AGENT])
                 elif path.endswith("/{tool}") or path.endswith("/{tool}/check"):
                     content["schema"] = also(content["schema"], [TOOL])
     raw_schema["components"]["schemas"]["NewWebhook"]["properties"]["url"]["anyOf"] = [{"enum": [RECEIVER]}, {}]
