@@ -14,7 +14,7 @@ use dalsegno_access::{Access, Refused, Scope};
 use crate::pages::session;
 use crate::problem::{self, Code, Problem};
 use crate::shared::Shared;
-use crate::{oidc, params};
+use crate::{oidc, params, protected};
 
 /// The access of the client, which the guard has checked.
 pub(crate) struct Client(pub(crate) Access);
@@ -37,7 +37,11 @@ pub(crate) async fn scope(
 ) -> Response {
     let access = match admit(&shared, &request, scope).await {
         Ok(access) => access,
-        Err(problem) => return problem.into_response(),
+        Err(problem) => {
+            let mut response = problem.into_response();
+            protected::challenge(&shared, (request.uri(), request.headers()), &mut response);
+            return response;
+        }
     };
     let now = shared.now();
     if access.token_ends().is_none() && shared.keys.is_use_news(&access, now) {

@@ -31,6 +31,7 @@ mod openapi;
 mod pages;
 mod params;
 mod problem;
+mod protected;
 mod routes;
 mod runs;
 mod sessions;

@@ -26,6 +26,8 @@ pub(crate) enum ServeTrouble {
     UnknownTrigger { name: String, known: Vec<String> },
     #[error(transparent)]
     Delivery(dalsegno_workspace::TriggerError),
+    #[error("the session of this delivery is no name: `{session}`")]
+    Session { session: String },
     #[error("`{name}` is given more than once with `{option}`")]
     Twice { option: &'static str, name: String },
 }
@@ -62,7 +64,7 @@ impl ServeTrouble {
             Self::Webhook(_) => failed("webhooks"),
             Self::UnknownTrigger { .. } => bad_input("unknown_trigger")
                 .with_help("name one that `[triggers.NAME]` of dalsegno.toml describes"),
-            Self::Delivery(_) => bad_input("bad_delivery")
+            Self::Delivery(_) | Self::Session { .. } => bad_input("bad_delivery")
                 .with_help("correct the delivery, or the trigger in dalsegno.toml"),
             Self::Twice { .. } => bad_input("bad_argument").with_help("give it once, as a sender sends it"),
             Self::Url(_) => bad_input("bad_argument").with_help(

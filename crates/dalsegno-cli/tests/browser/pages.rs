@@ -396,7 +396,7 @@ fn a_broken_tool_is_underlined_while_a_person_types_and_one_that_is_mended_is_sa
         let over = "document.getElementById('text').scrollHeight <= document.getElementById('layer').offsetHeight + 1";
         assert_eq!(page.ask(over), true, "{width}");
     }
-    accessible(&mut page, "/tools/refunds");
+    everywhere(&mut page, "/tools/refunds with an error");
     page.ask("document.getElementById('text').select()");
     page.write(&tool);
     page.until("!document.querySelector('#layer mark.error') && document.getElementById('verdict').textContent !== ''");

@@ -78,7 +78,11 @@ fn what_is_wrong_with_a_delivery_is_said() {
     let event = ["--header", "x-github-event: issues"];
     for (args, code, words) in [
         (&["other", "{}"][..], "unknown_trigger", "dalsegno.toml has `issues`"),
-        (&["issues", "{\"action\": \"opened\"}"], "bad_delivery", "`text` cannot be evaluated"),
+        (
+            &["issues", "{\"action\": \"opened\", \"issue\": {\"number\": \"a\\nb\"}}"],
+            "bad_delivery",
+            "the session of this delivery is no name",
+        ),
         (&["issues", "{"], "bad_json", ""),
         (&["issues", "{}", "--header", "X-GitHub-Event: push"], "bad_argument", "more than once"),
         (&["issues", "{}", "--header", "nothing"], "bad_argument", ""),

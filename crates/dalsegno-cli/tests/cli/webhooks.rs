@@ -151,7 +151,8 @@ fn a_backup_of_all_has_the_documents_and_the_webhooks_with_their_key() {
     let run = workspace.json(&["run", "echo", "x"])["run_id"].as_str().unwrap().to_owned();
     let key = workspace.json(&["key", "add", "--all-tenants", "--scope", "tools:write"])["key"].clone();
     let served = Served::start(&workspace);
-    let document = r#"{ "name": "word", "description": "Says a word.", "parameters": [], "output": "'hi'" }"#;
+    let document = r#"{ "name": "word", "description": "Says a word.", "parameters": [],
+        "actions": [{ "type": "respond", "message": "hi" }] }"#;
     let written = put(served.address, key.as_str().unwrap(), "/v1/tools/word", document);
     assert!(written.starts_with("HTTP/1.1 201"), "{written}");
     // Copied while the server has all of these open.
