@@ -174,9 +174,9 @@ fn each_delivery_starts_its_run_once_and_each_end_arrives_while_processes_are_ki
         let which = usize::try_from(instants.next(3)).unwrap();
         let process = processes[which].take().unwrap();
         if number % 8 == 7 {
-            process.stop()
+            process.stop();
         } else {
-            process.kill()
+            process.kill();
         }
         processes[which] = Some(start(which));
         *places.lock().unwrap() = processes.iter().filter_map(place).collect();
