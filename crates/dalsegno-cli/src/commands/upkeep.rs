@@ -100,7 +100,7 @@ pub(super) async fn backup(args: &BackupArgs, context: &mut Context<'_>) -> Resu
             let fault = |source| Error::Write { path: args.file.clone(), source };
             // A folder that is there may hold another copy, whose parts do not belong to these.
             if args.file.exists() {
-                return Err(Error::FileTaken { path: args.file.clone() });
+                return Err(dalsegno_store::BackupError::Exists { path: args.file.clone() }.into());
             }
             dalsegno_files::make_folder(&args.file).map_err(fault)?;
             copies = beside(&settings, &args.file).await?;
