@@ -39,6 +39,12 @@ pub enum OpenError {
         /// The version of this release.
         known: i64,
     },
+    /// What was copied is not what was there.
+    #[error("`{}`, a copy of the catalogue of documents, is damaged, as what it was copied from is", path.display())]
+    Damaged {
+        /// The copy.
+        path: PathBuf,
+    },
     /// The database failed.
     #[error("cannot use `{}`, the catalogue of documents", path.display())]
     Storage {

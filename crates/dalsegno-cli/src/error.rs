@@ -22,6 +22,8 @@ use dalsegno_workspace::Diagnostic;
 #[cfg(feature = "oauth")]
 pub(crate) use self::consent::ConsentTrouble;
 use self::journal::{history, run_failure, unreadable};
+#[cfg(feature = "serve")]
+pub(crate) use self::serve::ServeTrouble;
 use crate::exit::Exit;
 use crate::render::ending::quoted;
 use crate::render::text::{count, short};
@@ -182,6 +184,8 @@ pub(crate) enum Error {
     #[error("`{tool}` is {why}, and you have not agreed to it")]
     NotAgreed { tool: String, why: String },
     #[error(transparent)]
+    Catalogue(dalsegno_catalogue::OpenError),
+    #[error(transparent)]
     Backup(#[from] dalsegno_store::BackupError),
     #[error("there is no entity `{name}` in this memory")]
     UnknownEntity { name: String, known: Vec<String> },
@@ -199,7 +203,7 @@ pub(crate) enum Error {
     Import { place: String, source: ImportError },
     #[cfg(feature = "serve")]
     #[error(transparent)]
-    Serve(#[from] serve::ServeTrouble),
+    Serve(#[from] ServeTrouble),
     #[error(transparent)]
     Open(#[from] OpenError),
     #[error(transparent)]
@@ -427,6 +431,8 @@ impl Error {
             Self::NoJournal { .. } => bad_input("no_journal")
                 .with_help("start a run, or correct `path` of `[store]` in `dalsegno.toml`"),
             Self::Backup(dalsegno_store::BackupError::Exists { .. }) => bad_input("taken"),
+            Self::Catalogue(_) => failed("documents")
+                .with_help("restore `catalogue.db` from a backup, or copy the journal alone, without `--all`"),
             Self::Backup(dalsegno_store::BackupError::Target { .. }) => bad_input("unwritable"),
             Self::Backup(_) => failed("backup").with_help("examine the journal with `dalsegno doctor`"),
             Self::NotACase { run, .. } => bad_input("not_a_case")

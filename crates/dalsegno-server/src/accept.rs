@@ -21,6 +21,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio_io_timeout::TimeoutStream;
 use tower::ServiceExt as _;
 
+use crate::costly::Costly;
 use crate::documents::Turns;
 use crate::hands::Hands;
 use crate::health::Readiness;
@@ -209,6 +210,7 @@ impl Server {
         let (stopping, stopped) = watch::channel(false);
         let shared = Arc::new(Shared {
             limits: Limits::new(&settings),
+            costly: Costly::new(stopped.clone()),
             hands: Hands::new(stopped.clone()),
             changes: Arc::default(),
             seals,

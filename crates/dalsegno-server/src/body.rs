@@ -37,6 +37,12 @@ impl<T: DeserializeOwned> FromRequest<Arc<Shared>> for Json<T> {
         if !is_json {
             return Err(not_json());
         }
+        // A list would be read as the values of the keys in their order.
+        if !bytes.trim_ascii_start().starts_with(b"{") {
+            let detail = "the body is no object";
+            let help = "send a JSON object as the book describes it";
+            return Err(Problem::new(Code::BadRequest, detail, help).at("", detail));
+        }
         parse(&bytes).map(Self)
     }
 }

@@ -1,14 +1,22 @@
 //! Where the next page of a listing begins, as a text that means nothing to clients.
 
 use dalsegno_core::RunId;
-use data_encoding::BASE64URL_NOPAD;
+use data_encoding::{BASE64URL_NOPAD, HEXLOWER};
 
 /// The bytes of the digest of a listing.
 const LIST: usize = 8;
+/// Most bytes of the name of an entry.
+const NAME: usize = 64;
 
 /// Says whether a text has the form of a cursor.
 pub(crate) fn is_one(cursor: &str) -> bool {
     BASE64URL_NOPAD.decode(cursor.as_bytes()).is_ok_and(|bytes| bytes.len() == LIST + 16)
+}
+
+/// Says whether a text has the form of a cursor in a list of names.
+pub(crate) fn is_named(cursor: &str) -> bool {
+    let has_name = |bytes: Vec<u8>| (1..=NAME).contains(&bytes.len().saturating_sub(LIST));
+    HEXLOWER.decode(cursor.as_bytes()).is_ok_and(has_name)
 }
 
 /// What tells one listing from another: its name, its filters, and whose runs it shows.
@@ -35,6 +43,17 @@ impl List {
         let run = bytes.strip_prefix(&self.0)?;
         Some(RunId::from_bytes(run.try_into().ok()?))
     }
+
+    /// The cursor after the entry with this name.
+    pub(crate) fn after_name(&self, name: &str) -> String {
+        HEXLOWER.encode(&[&self.0, name.as_bytes()].concat())
+    }
+
+    /// The name after which a page begins; none if the cursor is of another list, or none.
+    pub(crate) fn read_name(&self, cursor: &str) -> Option<String> {
+        let bytes = HEXLOWER.decode(cursor.as_bytes()).ok()?;
+        String::from_utf8(bytes.strip_prefix(&self.0)?.to_vec()).ok()
+    }
 }
 
 #[cfg(test)]
@@ -58,6 +77,16 @@ mod tests {
         #[test]
         fn any_text_is_a_cursor_or_none(text in ".*") {
             prop_assert_eq!(List::of("runs", &()).read(&text), None);
+            prop_assert_eq!(List::of("agents", &()).read_name(&text), None);
+        }
+
+        #[test]
+        fn a_name_comes_back_from_its_cursor_and_in_no_other_list(name in "[a-z0-9_-]{1,64}") {
+            let list = List::of("agents", &());
+            let cursor = list.after_name(&name);
+            prop_assert!(is_named(&cursor));
+            prop_assert_eq!(List::of("tools", &()).read_name(&cursor), None);
+            prop_assert_eq!(list.read_name(&cursor), Some(name));
         }
     }
 }

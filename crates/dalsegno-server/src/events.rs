@@ -98,10 +98,11 @@ pub(crate) async fn events(
 ) -> Result<Response, Problem> {
     let run = shared.run(&access, &id).await?;
     let after = query.after.as_deref().map(|after| position("after", after, run.records)).transpose()?;
+    // A page has no use for it, and refuses what is no position all the same.
+    let last = params::header(&headers, "last-event-id")?;
+    let last = last.map(|last| position("last-event-id", last, run.records)).transpose()?;
     if sse::is_wanted(&headers)? {
         // It stands above the parameter: a browser that comes back sends the same address, and the last id that it has.
-        let last = params::header(&headers, "last-event-id")?;
-        let last = last.map(|last| position("last-event-id", last, run.records)).transpose()?;
         return sse::stream(shared, &access, &run, last.or(after), query.until).await;
     }
     let from = after.map_or(0, |after| after + 1);

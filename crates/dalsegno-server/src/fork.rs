@@ -104,7 +104,7 @@ pub(crate) async fn perform(
     let ForkBody { at, set, model, live_effects } = fork;
     // An outcome may be a person's answer, and effects that do not ask are agreed to in advance.
     if (live_effects || !set.is_empty()) && !access.may(Scope::AnswersWrite) {
-        return Err(Problem::forbidden(Scope::AnswersWrite));
+        return Err(Problem::forbidden(access, Scope::AnswersWrite));
     }
     let at = match at {
         None if set.is_empty() => Some(shared.journal().latest(run).await?.state.step().max(1)),

@@ -12,9 +12,9 @@ use axum::response::{IntoResponse as _, Response};
 use dalsegno_access::{Access, Refused, Scope};
 
 use crate::pages::session;
-use crate::problem::{Code, Problem};
+use crate::problem::{self, Code, Problem};
 use crate::shared::Shared;
-use crate::{oidc, params};
+use crate::{oidc, params, protected};
 
 /// The access of the client, which the guard has checked.
 pub(crate) struct Client(pub(crate) Access);
@@ -37,7 +37,11 @@ pub(crate) async fn scope(
 ) -> Response {
     let access = match admit(&shared, &request, scope).await {
         Ok(access) => access,
-        Err(problem) => return problem.into_response(),
+        Err(problem) => {
+            let mut response = problem.into_response();
+            protected::challenge(&shared, (request.uri(), request.headers()), &mut response);
+            return response;
+        }
     };
     let now = shared.now();
     if access.token_ends().is_none() && shared.keys.is_use_news(&access, now) {
@@ -82,16 +86,8 @@ fn admit<'r>(
                 });
             }
         };
-        shared.limits.request(access.key())?;
-        match access.token_ends() {
-            _ if access.may(scope) => Ok(access),
-            None => Err(Problem::forbidden(scope)),
-            Some(_) => Err(Problem::new(
-                Code::Forbidden,
-                format!("the token does not give the scope `{scope}`"),
-                "have a claim of the token name a value that gives it in `[serve.oidc.scopes]` of dalsegno.toml",
-            )),
-        }
+        shared.limits.request(access.key(), problem::shown(&access))?;
+        if access.may(scope) { Ok(access) } else { Err(Problem::forbidden(&access, scope)) }
     }
 }
 

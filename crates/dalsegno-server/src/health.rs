@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use utoipa_axum::routes;
 
 use crate::guard::Client;
-use crate::problem::{Code, Problem};
+use crate::problem::{self, Code, Problem};
 use crate::routes::Route;
 use crate::shared::Shared;
 
@@ -114,8 +114,8 @@ pub(crate) async fn metrics(
     if access.tenant().is_some() {
         return Err(Problem::new(
             Code::Forbidden,
-            "the metrics are of all tenants, and the access key is of one",
-            "use a key that was made without `--tenant`",
+            format!("the metrics are of all tenants, and the {} is of one", problem::shown(&access)),
+            "use a key that was made with `dalsegno key add --all-tenants`",
         ));
     }
     let metrics = shared.telemetry.metrics();

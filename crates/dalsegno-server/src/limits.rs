@@ -14,10 +14,8 @@ use governor::{Quota, RateLimiter};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::problem::{Code, Problem};
+use crate::problem::{Code, Problem, shown};
 
-/// Credentials that are not good, from one address in a minute.
-const FAILURES: NonZeroU32 = NonZeroU32::new(60).expect("not zero");
 /// Most addresses and keys that are remembered before those that are idle are forgotten.
 const REMEMBERED: usize = 10_000;
 
@@ -48,23 +46,25 @@ pub(crate) struct Limits {
 
 impl Limits {
     pub(crate) fn new(settings: &ServeSettings) -> Self {
-        let requests = NonZeroU32::new(settings.requests_per_minute).unwrap_or(NonZeroU32::MIN);
+        let number = |number| NonZeroU32::new(number).unwrap_or(NonZeroU32::MIN);
+        let (requests, failures) =
+            (number(settings.requests_per_minute), number(settings.refusals_per_minute));
         Self {
             requests: RateLimiter::hashmap(Quota::per_minute(requests)),
-            failures: RateLimiter::hashmap(Quota::per_minute(FAILURES)),
+            failures: RateLimiter::hashmap(Quota::per_minute(failures)),
             streams: Arc::default(),
             streams_max: settings.streams,
         }
     }
 
-    /// Counts a request of a key.
-    pub(crate) fn request(&self, key: &str) -> Result<(), Problem> {
+    /// Counts a request of a key, or of another credential with a name of its own.
+    pub(crate) fn request(&self, key: &str, kind: &str) -> Result<(), Problem> {
         // Only keys that exist are here, so that there are as many as people made; of those whom tokens are about there may be more.
         if self.requests.len() > REMEMBERED {
             self.requests.retain_recent();
             self.requests.shrink_to_fit();
         }
-        check(&self.requests, &key.to_owned(), "the access key has sent too many requests")
+        check(&self.requests, &key.to_owned(), &format!("the {kind} has sent too many requests"))
     }
 
     /// Refuses an address that showed too many wrong credentials.
@@ -73,7 +73,11 @@ impl Limits {
             self.failures.retain_recent();
             self.failures.shrink_to_fit();
         }
-        check(&self.failures, &address, "too many requests without a good access key came from this address")
+        check(
+            &self.failures,
+            &address,
+            "too many requests without a good access key or token came from this address",
+        )
     }
 
     /// Room for a stream of who has this access, `now` in milliseconds since the epoch.
@@ -87,7 +91,7 @@ impl Limits {
         });
         if of_key.open >= self.streams_max {
             let detail =
-                format!("the access key has {} open streams, which is the maximum", self.streams_max);
+                format!("the {} has {} open streams, which is the maximum", shown(access), self.streams_max);
             return Err(
                 Problem::new(Code::TooMany, detail, "close a stream before you open another").retry_after(1)
             );

@@ -233,14 +233,51 @@ pub(crate) async fn begin(
     cursor: Option<String>,
 ) -> Result<Option<RunId>, Problem> {
     let Some(cursor) = cursor else { return Ok(None) };
-    let wrong = || {
-        let message = "is of another listing, or of none";
-        Problem::new(Code::NotFound, format!("`cursor` {message}"), HELP).at("cursor", message)
-    };
-    let run = list.read(&cursor).ok_or_else(wrong)?;
+    let run = list.read(&cursor).ok_or_else(foreign)?;
     // It says nothing of runs that are out of reach: neither that they are there nor when they began.
-    shared.run(access, &run.to_string()).await.map_err(|_| wrong())?;
+    shared.run(access, &run.to_string()).await.map_err(|_| foreign())?;
     Ok(Some(run))
+}
+
+/// Which page of a list of names is meant.
+#[derive(Deserialize, Default, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct Paging {
+    /// The most entries of a page; 50 without it.
+    #[param(minimum = 1, maximum = 200)]
+    pub(crate) limit: Option<u32>,
+    /// The `next` of the page before.
+    #[param(pattern = "^([0-9a-f]{2}){9,72}$")]
+    pub(crate) cursor: Option<String>,
+}
+
+/// A page of entries, which are in the order of their names. What is added or removed meanwhile changes nothing else.
+pub(crate) fn named<T>(
+    list: &List,
+    paging: &Paging,
+    entries: impl Iterator<Item = (String, T)>,
+) -> Result<Page<T>, Problem> {
+    let (limit, after) = (page(paging.limit)? as usize, after_name(list, paging.cursor.as_deref())?);
+    let mut rest = entries.filter(|(name, _)| after.as_ref().is_none_or(|after| name > after));
+    let found: Vec<(String, T)> = rest.by_ref().take(limit).collect();
+    let last = found.last().filter(|_| rest.next().is_some());
+    let next = last.map(|(name, _)| list.after_name(name));
+    Ok(Page { items: found.into_iter().map(|(_, entry)| entry).collect(), next })
+}
+
+/// The name after which a page begins.
+pub(crate) fn after_name(list: &List, cursor: Option<&str>) -> Result<Option<String>, Problem> {
+    let Some(cursor) = cursor else { return Ok(None) };
+    if !cursor::is_named(cursor) {
+        return Err(Problem::parameter("cursor", "is no cursor", HELP));
+    }
+    list.read_name(cursor).map(Some).ok_or_else(foreign)
+}
+
+fn foreign() -> Problem {
+    let message = "is of another listing, or of none";
+    Problem::new(Code::NotFound, format!("`cursor` {message}"), HELP).at("cursor", message)
 }
 
 const HELP: &str =

@@ -62,7 +62,15 @@ fn rules(settings: &OidcSettings) -> Rules {
 /// Checks a text that a client showed in place of a key, if it has the form of a token and tokens are accepted.
 pub(crate) async fn check(shared: &Shared, shown: &str) -> Option<Result<Access, Refused>> {
     let oidc = shared.oidc.as_ref().filter(|_| Issuer::is_token(shown))?;
-    Some(oidc.issuer.check(shown).await.and_then(|access| known(shared, access)))
+    let checked = oidc.issuer.check(shown).await.and_then(|access| known(shared, access));
+    shared.telemetry.metrics().token(match &checked {
+        Ok(_) => "accepted",
+        Err(Refused::TokenExpired) => "expired",
+        // It says nothing of the token.
+        Err(Refused::Issuer | Refused::Unavailable(_)) => "unchecked",
+        Err(_) => "refused",
+    });
+    Some(checked)
 }
 
 /// An access of a tenant that the workspace has, or of all.

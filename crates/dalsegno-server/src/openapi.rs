@@ -82,6 +82,7 @@ pub fn document() -> Value {
             complete(operation, &info, &problems);
         }
     }
+    may_be_empty(&mut document);
     document["webhooks"] = json!({ "run": { "post": {
         "summary": "Tells how a run stands.",
         "description": "What the server sends to each webhook that wants the event, signed as Standard Webhooks describes.",
@@ -100,6 +101,23 @@ pub fn document() -> Value {
         "description": "An access key that `dalsegno key add` made or, where `[serve.oidc]` names an identity provider, a token of it. The scopes of an operation are listed with it.",
     } });
     document
+}
+
+/// An empty body is an empty object: it may be left out where each key of the body may be, and a delivery may have none.
+fn may_be_empty(document: &mut Value) {
+    let schemas = document["components"]["schemas"].take();
+    for (path, item) in document["paths"].as_object_mut().into_iter().flatten() {
+        for operation in item.as_object_mut().into_iter().flatten().map(|(_, operation)| operation) {
+            let body = &operation["requestBody"]["content"]["application/json"]["schema"]["$ref"];
+            let name = body.as_str().and_then(|name| name.rsplit('/').next());
+            let schema = name.map_or(&Value::Null, |name| &schemas[name]);
+            let is_optional = schema.get("properties").is_some() && schema.get("required").is_none();
+            if is_optional || path.starts_with("/triggers/") {
+                operation["requestBody"]["required"] = json!(false);
+            }
+        }
+    }
+    document["components"]["schemas"] = schemas;
 }
 
 fn complete(operation: &mut Value, info: &RouteInfo, problems: &[Code]) {

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use dalsegno_access::{Refused, Scope};
+use dalsegno_access::{Access, Refused, Scope};
 use dalsegno_history::{ErrorKind, HistoryError};
 use dalsegno_runtime::EngineError;
 use dalsegno_store::{CreateError, ReadError};
@@ -95,8 +95,8 @@ impl Code {
     pub(crate) const fn title(self) -> &'static str {
         match self {
             Self::BadRequest => "The request is not understood",
-            Self::Unauthenticated => "A good access key is missing",
-            Self::Forbidden => "The access key does not allow this",
+            Self::Unauthenticated => "A good access key or token is missing",
+            Self::Forbidden => "The access key or token does not allow this",
             Self::NotFound => "Not found",
             Self::Conflict => "The state of the run does not allow this",
             Self::KeyConflict => "The idempotency key was used for another request",
@@ -143,6 +143,11 @@ pub(crate) struct Problem {
     /// What is wrong with documents, each with its place.
     diagnostics: Vec<Diagnostic>,
     retry_after: Option<u64>,
+}
+
+/// What a client has shown, in words.
+pub(crate) fn shown(access: &Access) -> &'static str {
+    if access.token_ends().is_some() { "token" } else { "access key" }
 }
 
 /// Something in the request that is wrong.
@@ -238,12 +243,19 @@ impl Problem {
         Self { retry_after: Some(seconds), ..self }
     }
 
-    pub(crate) fn forbidden(scope: Scope) -> Self {
-        Self::new(
-            Code::Forbidden,
-            format!("the access key does not have the scope `{scope}`"),
-            format!("use a key that was made with `dalsegno key add --scope {scope}`"),
-        )
+    pub(crate) fn forbidden(access: &Access, scope: Scope) -> Self {
+        match access.token_ends() {
+            None => Self::new(
+                Code::Forbidden,
+                format!("the access key does not have the scope `{scope}`"),
+                format!("use a key that was made with `dalsegno key add --scope {scope}`"),
+            ),
+            Some(_) => Self::new(
+                Code::Forbidden,
+                format!("the token does not give the scope `{scope}`"),
+                "have a claim of the token name a value that gives it in `[serve.oidc.scopes]` of dalsegno.toml",
+            ),
+        }
     }
 
     /// Says whether the content is gone.

@@ -13,8 +13,8 @@ use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter, UtoipaMethodRouterE
 use crate::problem::{Code, Problem};
 use crate::shared::Shared;
 use crate::{
-    agents, answers, documents, events, fork, guard, health, inbox, listing, openapi, pages, runs, sessions,
-    steps, triggers, upkeep, webhooks,
+    agents, answers, documents, events, fork, guard, health, inbox, listing, openapi, pages, protected, runs,
+    sessions, steps, triggers, upkeep, webhooks,
 };
 
 /// One address.
@@ -86,6 +86,7 @@ pub(crate) fn table() -> Vec<Route> {
         webhooks::routes(),
         documents::routes(),
         health::routes(),
+        protected::routes(),
         openapi::routes(),
     ]
     .into_iter()

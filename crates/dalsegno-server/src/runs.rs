@@ -21,7 +21,7 @@ use utoipa_axum::routes;
 use crate::body;
 use crate::guard::Client;
 use crate::params::{self, Params};
-use crate::problem::{Code, Problem};
+use crate::problem::{self, Code, Problem};
 use crate::routes::Route;
 use crate::shared::Shared;
 
@@ -188,9 +188,10 @@ pub(crate) async fn start(
     let request = AgentRequest { data, user, ..AgentRequest::text(&text) };
     let tenant = match (access.tenant(), tenant) {
         (Some(own), Some(other)) if own != other => {
-            let detail = "the access key starts no runs of another tenant than its own";
+            let shown = problem::shown(&access);
+            let detail = format!("the {shown} starts no runs of another tenant than its own");
             let problem = Problem::new(Code::Forbidden, detail, "leave `tenant` out");
-            return Err(problem.at("/tenant", "is not the tenant of the access key"));
+            return Err(problem.at("/tenant", format!("is not the tenant of the {shown}")));
         }
         (Some(own), _) => own.to_owned(),
         (None, named) => named.unwrap_or_else(|| request.tenant.clone()),

@@ -12,6 +12,7 @@ use dalsegno_workspace::ServeSettings;
 use tokio::sync::watch;
 
 use crate::changes::Changes;
+use crate::costly::Costly;
 use crate::documents::Turns;
 use crate::hands::Hands;
 use crate::health::Readiness;
@@ -33,6 +34,8 @@ pub(crate) struct Shared {
     pub(crate) settings: ServeSettings,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) limits: Limits,
+    /// The room for reads that compute.
+    pub(crate) costly: Costly,
     pub(crate) hands: Hands,
     pub(crate) changes: Arc<Changes>,
     pub(crate) seals: Seals,

@@ -45,15 +45,19 @@ pub(crate) async fn step(
     Path((id, step)): Path<(String, String)>,
 ) -> Result<Json<ShownStep>, Problem> {
     let run = shared.run(&access, &id).await?.run;
-    let mut walk = shared.pages.walks().open(shared.journal(), run).await?;
-    walk.read_all().await?;
-    let place = place(&walk, &step)?;
-    let scene = walk.scene(place).await?.ok_or_else(|| {
-        let why = walk.unfolded().or(walk.unread()).map(ToString::to_string).unwrap_or_default();
-        let detail = format!("the state of this step cannot be computed: {why}");
-        Problem::new(Code::Conflict, detail, "see the records with `GET /v1/runs/{id}/events`")
-    })?;
-    Ok(Json(ShownStep::of(run, &scene)))
+    let own = Arc::clone(&shared);
+    let shown = shared.costly.perform(&access, async move {
+        let mut walk = own.pages.walks().open(own.journal(), run).await?;
+        walk.read_all().await?;
+        let place = place(&walk, &step)?;
+        let scene = walk.scene(place).await?.ok_or_else(|| {
+            let why = walk.unfolded().or(walk.unread()).map(ToString::to_string).unwrap_or_default();
+            let detail = format!("the state of this step cannot be computed: {why}");
+            Problem::new(Code::Conflict, detail, "see the records with `GET /v1/runs/{id}/events`")
+        })?;
+        Ok(ShownStep::of(run, &scene))
+    });
+    shown.await.map(Json)
 }
 
 /// The place of a step by its number, or of the end.
@@ -106,5 +110,7 @@ pub(crate) async fn diff(
 ) -> Result<Json<RunDiff>, Problem> {
     let left = shared.run(&access, &left).await?.run;
     let right = shared.run(&access, &right).await?.run;
-    Ok(Json(shared.journal().diff(left, right).await?))
+    let journal = shared.journal().clone();
+    let found = shared.costly.perform(&access, async move { Ok(journal.diff(left, right).await?) });
+    found.await.map(Json)
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::HeaderValue;
-use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
-use axum::response::{IntoResponse as _, Response};
+use axum::http::header::{CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_TYPE};
+use axum::response::Response;
 use dalsegno_access::Scope;
 use dalsegno_core::RunId;
 use dalsegno_wire::{Replayed, schema};
@@ -15,6 +15,7 @@ use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::routes;
 
 use crate::body;
+use crate::costly;
 use crate::guard::Client;
 use crate::params::Params;
 use crate::problem::{Code, Problem};
@@ -53,18 +54,24 @@ pub(crate) async fn export(
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
     let run = shared.run(&access, &id).await?.run;
-    let archive = shared.journal().export(run).await?;
-    for other in archive.runs() {
-        // It brings along the runs that a replay of this one reads: those of its tenant.
-        if !access.sees(&shared.journal().summary(other).await?.tenant) {
-            return Err(Problem::no_run());
+    // It is held until its client has taken it, however slow that is.
+    let taking = shared.costly.taking(&access).await?;
+    let (own, reader) = (Arc::clone(&shared), access.clone());
+    let signed = shared.costly.perform(&access, async move {
+        let archive = own.journal().export(run).await?;
+        for other in archive.runs() {
+            // It brings along the runs that a replay of this one reads: those of its tenant.
+            if !reader.sees(&own.journal().summary(other).await?.tenant) {
+                return Err(Problem::no_run());
+            }
         }
-    }
-    let archives = shared.engine.archives();
-    let signed = tokio::task::spawn_blocking(move || archives.sign(&archive));
-    let bytes = signed.await.map_err(|error| Problem::defect(&error))??;
-    let mut response = bytes.into_response();
+        Ok(own.engine.archives().sign(&archive)?)
+    });
+    let bytes = signed.await?;
+    let length = bytes.len();
+    let mut response = Response::new(costly::taken(bytes, taking));
     let headers = response.headers_mut();
+    headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(ARCHIVE));
     if let Ok(name) = HeaderValue::from_str(&format!("attachment; filename=\"{run}.dalsegno\"")) {
         headers.insert(CONTENT_DISPOSITION, name);
@@ -100,8 +107,11 @@ pub(crate) async fn replay(
     body::Json(Replay { until }): body::Json<Replay>,
 ) -> Result<Json<Replayed>, Problem> {
     let run = shared.run(&access, &id).await?.run;
-    let report = shared.journal().replay_until(run, until.unwrap_or(u64::MAX)).await?;
-    Ok(Json(Replayed::of(&report)))
+    let journal = shared.journal().clone();
+    let replayed = shared.costly.perform(&access, async move {
+        Ok(Replayed::of(&journal.replay_until(run, until.unwrap_or(u64::MAX)).await?))
+    });
+    replayed.await.map(Json)
 }
 
 #[derive(Deserialize, IntoParams)]

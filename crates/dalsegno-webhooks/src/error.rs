@@ -43,6 +43,12 @@ pub enum OpenError {
         /// The file of the key.
         path: PathBuf,
     },
+    /// What was copied is not what was there.
+    #[error("`{}`, a copy of the webhooks, is damaged, as what it was copied from is", path.display())]
+    Damaged {
+        /// The copy.
+        path: PathBuf,
+    },
     /// The database failed.
     #[error("cannot use `{}`, the file of webhooks", path.display())]
     Storage {

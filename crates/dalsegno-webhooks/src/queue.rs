@@ -174,11 +174,16 @@ impl WebhookStore {
         while found.len() < limit
             && let Some(row) = rows.next()?
         {
-            let id: String = row.get(0)?;
-            let event: Option<Event> = row.get::<_, String>(2)?.parse().ok();
+            // One that is damaged must not keep the others from their receivers.
+            let read = || Some((row.get(0).ok()?, row.get(1).ok()?, row.get::<_, String>(2).ok()?));
+            let Some((id, run, event)) = read() else {
+                tracing::error!(webhook = %endpoint.id, "a delivery is damaged in its file, and is not made");
+                continue;
+            };
+            let (id, event): (String, Option<Event>) = (id, event.parse().ok());
             let Some(event) = event.filter(|_| !is_under_way(&id)) else { continue };
             let records = row.get::<_, i64>(3)?.cast_unsigned();
-            found.push(Delivery { id, endpoint: endpoint.clone(), run: row.get(1)?, event, records });
+            found.push(Delivery { id, endpoint: endpoint.clone(), run, event, records });
         }
         Ok(found)
     }

@@ -17,6 +17,8 @@ use crate::turn::Turn;
 pub const ENDPOINTS: u32 = 20;
 /// How long the secret before the last one signs as well, in milliseconds.
 pub const BOTH_SIGN: u64 = 24 * 60 * 60 * 1_000;
+/// The name of the file with the key, beside that of the endpoints.
+const KEY: &str = "webhooks.key";
 /// The longest name of an endpoint, in characters.
 const NAME_MAX: usize = 64;
 
@@ -51,7 +53,7 @@ impl WebhookStore {
     pub fn open(path: impl AsRef<Path>) -> Result<Self, OpenError> {
         let path = path.as_ref().to_owned();
         let mut connection = schema::open(&path)?;
-        let place = path.with_file_name("webhooks.key");
+        let place = path.with_file_name(KEY);
         let key = RootKey::open(&place)?;
         // With another key every receiver would refuse what it gets.
         let known = claim(&mut connection, &key)
@@ -110,7 +112,8 @@ impl WebhookStore {
         Ok((endpoint, secret))
     }
 
-    /// Lists the endpoints after this id, in the order of their ids: those of a tenant, or all.
+    /// Lists the endpoints after this id, in the order of their ids: those of a tenant, or all. A damaged one is left out, with an
+    /// error in the log.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -121,14 +124,15 @@ impl WebhookStore {
         limit: u32,
     ) -> Result<Vec<Endpoint>, WebhookError> {
         let connection = self.connection();
-        let sql = format!(
-            "{SELECT} WHERE (?1 IS NULL OR tenant = ?1) AND (?2 IS NULL OR id > ?2) ORDER BY id LIMIT ?3"
-        );
+        let sql =
+            format!("{SELECT} WHERE (?1 IS NULL OR tenant = ?1) AND (?2 IS NULL OR id > ?2) ORDER BY id");
         let mut statement = connection.prepare_cached(&sql)?;
-        let mut rows = statement.query(params![tenant, after, limit])?;
+        let mut rows = statement.query(params![tenant, after])?;
         let mut found = Vec::new();
-        while let Some(row) = rows.next()? {
-            found.push(endpoint(row)?);
+        while found.len() < limit as usize
+            && let Some(row) = rows.next()?
+        {
+            found.extend(unless_damaged(endpoint(row), "a webhook is not listed")?);
         }
         Ok(found)
     }
@@ -217,6 +221,21 @@ impl WebhookStore {
         [secret(endpoint.generation)].into_iter().chain(before).collect()
     }
 
+    /// Copies the file as of this moment to a new one, while others write to it, with the key of the secrets beside it, and examines
+    /// the copy. Copied before the journal, it lets nothing out: what the copy of the journal has further is delivered, perhaps again.
+    ///
+    /// # Errors
+    /// When something stands there already, it cannot be written, or the copy is damaged.
+    pub fn copy(&self, target: &Path) -> Result<(), OpenError> {
+        let place = target.with_file_name(KEY);
+        let file = |source| OpenError::File { path: place.clone(), source };
+        let key = std::fs::read(self.inner.path.with_file_name(KEY)).map_err(file)?;
+        dalsegno_files::write_new(&place, &key).map_err(file)?;
+        schema::copy(&self.connection(), target)?;
+        // With the key it is opened as any other.
+        Self::open(target).map(drop)
+    }
+
     /// Takes the turn to deliver; none while another process, or another part of this one, has it.
     ///
     /// # Errors
@@ -267,32 +286,60 @@ pub(crate) fn on(connection: &Connection) -> Result<Vec<Endpoint>, WebhookError>
     let mut rows = statement.query([])?;
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
-        match endpoint(row) {
-            Ok(one) => found.push(one),
-            Err(error @ WebhookError::Damaged { .. }) => tracing::error!(%error, "a webhook gets nothing"),
-            Err(error) => return Err(error),
-        }
+        found.extend(unless_damaged(endpoint(row), "a webhook gets nothing")?);
     }
     Ok(found)
 }
 
+/// What was read; none where it is damaged, which the log says.
+fn unless_damaged(
+    read: Result<Endpoint, WebhookError>,
+    what: &str,
+) -> Result<Option<Endpoint>, WebhookError> {
+    match read {
+        Err(error @ WebhookError::Damaged { .. }) => {
+            tracing::error!(%error, "{what}");
+            Ok(None)
+        }
+        read => read.map(Some),
+    }
+}
+
 /// Reads one row; an endpoint whose row does not make sense gets nothing.
 fn endpoint(row: &Row<'_>) -> Result<Endpoint, WebhookError> {
+    match read(row) {
+        Ok(Some(endpoint)) => Ok(endpoint),
+        // A value that does not fit its place is damage of this row alone.
+        Ok(None)
+        | Err(
+            rusqlite::Error::FromSqlConversionFailure(..)
+            | rusqlite::Error::IntegralValueOutOfRange(..)
+            | rusqlite::Error::InvalidColumnType(..),
+        ) => {
+            let id = row.get_ref(0)?.as_bytes().map(String::from_utf8_lossy).unwrap_or_default();
+            Err(WebhookError::Damaged { id: id.into_owned() })
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Reads one row; none where a word of it is unknown.
+fn read(row: &Row<'_>) -> Result<Option<Endpoint>, rusqlite::Error> {
     let id: String = row.get(0)?;
-    let damaged = || WebhookError::Damaged { id: id.clone() };
     let number =
         |index: usize| Ok::<_, rusqlite::Error>(row.get::<_, Option<i64>>(index)?.map(i64::cast_unsigned));
     let events: String = row.get(4)?;
-    let events =
-        events.split(' ').map(str::parse::<Event>).collect::<Result<_, _>>().map_err(|_| damaged())?;
+    let Ok(events) = events.split(' ').map(str::parse::<Event>).collect::<Result<_, _>>() else {
+        return Ok(None);
+    };
     let off = match (number(12)?, row.get::<_, Option<String>>(13)?) {
         (None, _) => None,
         (Some(at), reason) => {
-            let reason = reason.as_deref().and_then(OffReason::from_name).ok_or_else(damaged)?;
+            let Some(reason) = reason.as_deref().and_then(OffReason::from_name) else { return Ok(None) };
             Some(Off { at, reason })
         }
     };
-    Ok(Endpoint {
+    Ok(Some(Endpoint {
         name: row.get(1)?,
         url: row.get(2)?,
         tenant: row.get(3)?,
@@ -313,5 +360,5 @@ fn endpoint(row: &Row<'_>) -> Result<Endpoint, WebhookError> {
         given_up: number(20)?.unwrap_or_default(),
         waiting: number(21)?.unwrap_or_default(),
         id,
-    })
+    }))
 }

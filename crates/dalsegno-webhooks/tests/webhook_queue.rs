@@ -208,3 +208,34 @@ async fn a_name_that_leads_to_this_machine_is_not_dialled() {
     let () = accepted;
     assert_ne!(sent.outcome, SendOutcome::Blocked);
 }
+
+#[test]
+fn what_is_damaged_hides_no_other_webhook_and_keeps_no_other_delivery() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path());
+    let endpoints: Vec<Endpoint> = (0..4).map(|_| store.add(&new(Event::ALL), 0).unwrap().0).collect();
+    let changes = [seen(11, &[1; 16], Event::Completed, 4), seen(12, &[2; 16], Event::Completed, 5)];
+    store.take(10, &changes, 1).unwrap();
+    let sound = store.list(None, None, 1).unwrap().pop().unwrap();
+    let others: Vec<&Endpoint> = endpoints.iter().filter(|one| one.id != sound.id).collect();
+    let file = rusqlite::Connection::open(folder.path().join("private/webhooks.db")).unwrap();
+    for (endpoint, damage) in others.iter().zip([
+        "UPDATE endpoint SET events = 'run.vanished' WHERE id = ?1",
+        "UPDATE endpoint SET generation = -1 WHERE id = ?1",
+        "UPDATE endpoint SET off_at = 1, off_reason = 'tired' WHERE id = ?1",
+    ]) {
+        assert_eq!(file.execute(damage, [&endpoint.id]).unwrap(), 1);
+    }
+    let damage = "UPDATE delivery SET run = x'00' WHERE endpoint = ?1 AND change = 11";
+    assert_eq!(file.execute(damage, [&sound.id]).unwrap(), 1);
+    for limit in [1, 10] {
+        let listed = store.list(Some("acme"), None, limit).unwrap();
+        assert_eq!(listed.iter().map(|one| &one.id).collect::<Vec<_>>(), [&sound.id]);
+    }
+    for endpoint in others {
+        let found = store.find(&endpoint.id);
+        assert!(matches!(found, Err(dalsegno_webhooks::WebhookError::Damaged { .. })), "{found:?}");
+    }
+    assert_eq!(store.ready(2).unwrap().len(), 1);
+    assert_eq!(due(&store, &sound, 2).iter().map(|one| one.run).collect::<Vec<_>>(), [[2; 16]]);
+}

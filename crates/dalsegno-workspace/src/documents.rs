@@ -96,7 +96,7 @@ pub(crate) struct Read {
 impl Place<'_> {
     /// The agents of the catalogue.
     pub(crate) fn agents(&self) -> Vec<Read> {
-        self.documents_where(|place| match place {
+        self.documents_from(&DocumentPlace::Agent(String::new()), |place| match place {
             DocumentPlace::Agent(name) => Some(name),
             _ => None,
         })
@@ -104,7 +104,7 @@ impl Place<'_> {
 
     /// The tenants of the catalogue.
     pub(crate) fn tenants(&self) -> Vec<Read> {
-        self.documents_where(|place| match place {
+        self.documents_from(&DocumentPlace::Tenant(String::new()), |place| match place {
             DocumentPlace::Tenant(name) => Some(name),
             _ => None,
         })
@@ -112,7 +112,11 @@ impl Place<'_> {
 
     /// The tools of the catalogue that all tenants have, or those that one tenant has for itself.
     pub(crate) fn tools(&self, of: Option<&str>) -> Vec<Read> {
-        self.documents_where(|place| match (place, of) {
+        let first = match of {
+            None => DocumentPlace::Tool(String::new()),
+            Some(of) => DocumentPlace::ToolOf { tenant: of.to_owned(), name: String::new() },
+        };
+        self.documents_from(&first, |place| match (place, of) {
             (DocumentPlace::Tool(name), None) => Some(name),
             (DocumentPlace::ToolOf { tenant, name }, Some(of)) if tenant == of => Some(name),
             _ => None,
@@ -121,14 +125,21 @@ impl Place<'_> {
 
     /// The tenants that have documents of their own.
     pub(crate) fn owners(&self) -> impl Iterator<Item = (&str, PathBuf)> {
-        self.documents.texts.keys().filter_map(|place| match place {
+        let first = DocumentPlace::ToolOf { tenant: String::new(), name: String::new() };
+        self.documents.texts.range(first..).filter_map(|(place, _)| match place {
             DocumentPlace::ToolOf { tenant, .. } => Some((tenant.as_str(), place.source())),
             _ => None,
         })
     }
 
-    fn documents_where(&self, name: impl Fn(&DocumentPlace) -> Option<&String>) -> Vec<Read> {
-        let wanted = self.documents.texts.iter().filter_map(|(place, text)| {
+    /// The documents from a place on that have a name. They stand side by side, so that those of one tenant cost no look at those of
+    /// another.
+    fn documents_from(
+        &self,
+        first: &DocumentPlace,
+        name: impl Fn(&DocumentPlace) -> Option<&String>,
+    ) -> Vec<Read> {
+        let wanted = self.documents.texts.range(first..).map_while(|(place, text)| {
             let (name, source) = (name(place)?.clone(), place.source());
             // A program may try another text.
             let text = self.given(&source).map_or_else(|| text.to_string(), str::to_owned);

@@ -1,10 +1,12 @@
 //! The server's interface, tried by tools that know it from `/openapi.json` alone: Schemathesis with every check, and a
-//! client that is generated from it.
+//! client that is generated from it. Before Schemathesis begins, the workspace has documents, runs, a webhook and a trigger, whose
+//! names it is told, so that it gets behind the first answer "not found".
 //!
 //! Both are Python, so this needs a network once, and a Python 3.11 or later with pip.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::{Child, Stdio};
 
@@ -15,8 +17,7 @@ use crate::conformance::packages;
 use crate::process::{command, perform, read, root};
 
 /// The workspace that is served: an agent that answers, one that asks, and one that needs an approval.
-const FILES: [(&str, &str); 5] = [
-    ("dalsegno.toml", "[serve]\naddress = \"127.0.0.1:0\"\nrequests_per_minute = 100000\nstreams = 1000\n"),
+const FILES: [(&str, &str); 4] = [
     ("agents/notes.toml", "name = \"notes\"\n[[steps]]\nrespond = \"Noted: {{request.text}}\"\n"),
     (
         "agents/ask.toml",
@@ -28,6 +29,29 @@ const FILES: [(&str, &str); 5] = [
     ),
     ("tenants/acme.toml", "name = \"acme\"\n"),
 ];
+
+/// The variable with the secret of the trigger: the access key, so that a client that shows its key proves its deliveries.
+const SECRET: &str = "DALSEGNO_HTTP_SECRET";
+
+/// The settings of the workspace, with who receives its webhooks.
+fn settings(receiver: SocketAddr) -> String {
+    format!(
+        "[serve]
+address = \"127.0.0.1:0\"
+requests_per_minute = 100000
+# Each wrong credential is to have its own answer.
+refusals_per_minute = 100000
+streams = 1000
+webhooks = [\"http://{receiver}\"]
+
+[triggers.hook]
+agent = \"notes\"
+signature = \"token\"
+token_header = \"authorization\"
+secret = {{ env = \"{SECRET}\" }}
+"
+    )
+}
 
 /// The folder of the scripts and settings.
 const HERE: &str = "crates/dalsegno-server/tests/http";
@@ -51,8 +75,10 @@ pub(crate) fn run(arguments: &[std::ffi::OsString]) -> anyhow::Result<()> {
         fs::create_dir_all(parent).with_context(|| format!("cannot make `{}`", parent.display()))?;
         fs::write(&path, text).with_context(|| format!("cannot write `{}`", path.display()))?;
     }
+    let receiver = receiver()?;
+    fs::write(home.join("dalsegno.toml"), settings(receiver)).context("cannot write the settings")?;
     let key = key(&dalsegno, &home)?;
-    let served = Served::start(&dalsegno, &home)?;
+    let served = Served::start(&dalsegno, &home, &key)?;
     let document = format!("{}/openapi.json", served.address);
 
     println!("\na client that is generated from the document:");
@@ -66,11 +92,35 @@ pub(crate) fn run(arguments: &[std::ffi::OsString]) -> anyhow::Result<()> {
         .args(["run", &document, "--header", &format!("Authorization: Bearer {key}")])
         .args(arguments)
         .current_dir(&folder)
+        .env("SCHEMATHESIS_HOOKS", root().join(HERE).join("prepared.py"))
+        .env("DALSEGNO_ADDRESS", &served.address)
+        .env("DALSEGNO_KEY", &key)
+        .env("DALSEGNO_RECEIVER", format!("http://{receiver}/in"))
         .env("PYTHONPATH", &python);
     perform(&mut schemathesis).context("Schemathesis found something: see above")?;
     drop(served);
     println!("\nall of it passed");
     Ok(())
+}
+
+/// Receives webhooks, and accepts each.
+fn receiver() -> anyhow::Result<SocketAddr> {
+    let listener = TcpListener::bind("127.0.0.1:0").context("no port is free")?;
+    let address = listener.local_addr().context("the receiver has no address")?;
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let mut reader = BufReader::new(stream);
+            let mut line = String::new();
+            // The body fits the buffers of the system, so that it need not be read.
+            while reader.read_line(&mut line).is_ok_and(|read| read > 2) {
+                line.clear();
+            }
+            // Who has gone away needs no answer.
+            let answer = b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n";
+            let _ = reader.get_mut().write_all(answer);
+        }
+    });
+    Ok(address)
 }
 
 /// Makes a key of all tenants that allows everything.
@@ -125,9 +175,9 @@ struct Served {
 }
 
 impl Served {
-    fn start(dalsegno: &Path, home: &Path) -> anyhow::Result<Self> {
+    fn start(dalsegno: &Path, home: &Path, secret: &str) -> anyhow::Result<Self> {
         let mut serve = command(dalsegno);
-        serve.args(["serve", "--format", "jsonl", "--trust"]).current_dir(home);
+        serve.args(["serve", "--format", "jsonl", "--trust"]).current_dir(home).env(SECRET, secret);
         serve.stdin(Stdio::null()).stdout(Stdio::piped());
         let mut process = serve.spawn().context("`dalsegno serve` did not start")?;
         let Some(output) = process.stdout.take() else { bail!("`dalsegno serve` has no output") };

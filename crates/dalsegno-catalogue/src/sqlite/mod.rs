@@ -51,6 +51,16 @@ impl SqliteDocuments {
         Ok(Self { limits, writer, reader, path })
     }
 
+    /// Copies the file as of this moment to a new one, while others write to it, and examines the copy with every document in it.
+    ///
+    /// # Errors
+    /// When something stands there already, it cannot be written, or the copy is damaged.
+    pub fn copy(&self, target: &Path) -> Result<(), OpenError> {
+        schema::copy(&self.reader(), target)?;
+        let is_whole = Self::open(target)?.snapshot().is_ok();
+        if is_whole { Ok(()) } else { Err(OpenError::Damaged { path: target.to_owned() }) }
+    }
+
     fn reader(&self) -> MutexGuard<'_, Connection> {
         self.reader.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -119,6 +119,33 @@ fn check(connection: &Connection, path: &Path) -> Result<(), OpenError> {
     Ok(())
 }
 
+/// Copies the database as of this moment to a new file for its owner only, and examines the copy.
+pub(super) fn copy(connection: &Connection, target: &Path) -> Result<(), OpenError> {
+    let path = || target.to_owned();
+    let file = |source| OpenError::File { path: path(), source };
+    let storage = |source| OpenError::Storage { path: path(), source };
+    if !dalsegno_files::reserve(target).map_err(file)? {
+        return Err(file(std::io::ErrorKind::AlreadyExists.into()));
+    }
+    let copied = || {
+        let name = target.to_str().ok_or_else(|| file(std::io::ErrorKind::InvalidFilename.into()))?;
+        connection.execute("VACUUM INTO ?1", [name]).map_err(storage)?;
+        let copy = Connection::open_with_flags(target, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(storage)?;
+        let found: String =
+            copy.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0)).map_err(storage)?;
+        if found != "ok" {
+            return Err(OpenError::Damaged { path: path() });
+        }
+        std::fs::File::open(target).and_then(|copy| copy.sync_all()).map_err(file)
+    };
+    let copied = copied();
+    if copied.is_err() {
+        // What is left of a failed copy must not be taken for one.
+        let _ = std::fs::remove_file(target);
+    }
+    copied
+}
+
 fn definitions(connection: &Connection) -> Result<Vec<Option<String>>, rusqlite::Error> {
     let mut statement = connection.prepare("SELECT sql FROM sqlite_schema ORDER BY name")?;
     let rows = statement.query_map([], |row| row.get(0))?;

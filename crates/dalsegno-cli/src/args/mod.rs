@@ -18,6 +18,8 @@ mod servers;
 mod setup;
 mod test;
 mod tools;
+#[cfg(feature = "serve")]
+mod trigger;
 mod trust;
 mod upkeep;
 #[cfg(feature = "serve")]
@@ -60,6 +62,8 @@ pub(crate) use self::tools::{
     ToolsAddArgs, ToolsArgs, ToolsCallArgs, ToolsInspectArgs, ToolsListArgs, ToolsPullArgs, ToolsTestArgs,
     ToolsVerb,
 };
+#[cfg(feature = "serve")]
+pub(crate) use self::trigger::{TriggerArgs, TriggerTestArgs, TriggerVerb};
 pub(crate) use self::trust::TrustArgs;
 pub(crate) use self::upkeep::{BackupArgs, DoctorArgs, EraseArgs, GcArgs, WorkerArgs};
 #[cfg(feature = "serve")]
@@ -195,6 +199,10 @@ pub(crate) enum Verb {
     #[cfg(feature = "serve")]
     #[command(after_help = webhook::EXAMPLES)]
     Webhook(WebhookArgs),
+    /// Show what a delivery to a trigger would start
+    #[cfg(feature = "serve")]
+    #[command(after_help = trigger::EXAMPLES)]
+    Trigger(TriggerArgs),
     /// Delete runs that ended long ago (dry run unless `--yes`)
     #[command(after_help = upkeep::GC_EXAMPLES)]
     Gc(GcArgs),
@@ -266,7 +274,7 @@ impl Verb {
             Self::Import(import) if import.adopt => Needs::Everything,
             Self::Gate(gate) if gate.teacher_forced || gate.live.is_some() => Needs::Everything,
             #[cfg(feature = "serve")]
-            Self::Key(_) => Needs::Journal,
+            Self::Key(_) | Self::Trigger(_) => Needs::Journal,
             #[cfg(feature = "serve")]
             Self::Webhook(WebhookArgs { verb: WebhookVerb::Test(_) }) => Needs::Everything,
             #[cfg(feature = "serve")]
@@ -341,6 +349,8 @@ impl Verb {
             Self::Key(key) => key.verb.format(),
             #[cfg(feature = "serve")]
             Self::Webhook(webhook) => webhook.verb.format(),
+            #[cfg(feature = "serve")]
+            Self::Trigger(trigger) => trigger.verb.format(),
             Self::Gc(gc) => gc.document.resolve(),
             Self::Doctor(doctor) => doctor.document.resolve(),
             Self::Backup(backup) => backup.document.resolve(),

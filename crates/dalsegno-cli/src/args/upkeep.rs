@@ -44,9 +44,12 @@ pub(crate) struct DoctorArgs {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct BackupArgs {
-    /// New file for the copy
+    /// New file for the copy; with `--all` a new folder
     #[arg(value_hint = clap::ValueHint::FilePath)]
     pub(crate) file: PathBuf,
+    /// Also copy the documents of the catalogue, and the webhooks with their key
+    #[arg(long)]
+    pub(crate) all: bool,
     #[command(flatten)]
     pub(crate) document: DocumentArgs,
 }
@@ -87,7 +90,8 @@ Examples:
 
 pub(super) const BACKUP_EXAMPLES: &str = "\
 Examples:
-  dalsegno backup /backups/dalsegno-today.db                 while others write to it";
+  dalsegno backup /backups/dalsegno-today.db                 while others write to it
+  dalsegno backup --all /backups/today                       the documents and the webhooks as well";
 
 pub(super) const ERASE_EXAMPLES: &str = "\
 Examples:

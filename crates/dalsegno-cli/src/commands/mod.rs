@@ -43,6 +43,8 @@ mod show;
 mod telemetry;
 mod test;
 mod tools;
+#[cfg(feature = "serve")]
+mod trigger;
 mod trust;
 mod try_tool;
 mod upkeep;
@@ -312,7 +314,9 @@ fn alone(args: &Args, output: &mut Output) -> Result<Exit, Error> {
         | Verb::Bench(_)
         | Verb::Memory(_) => unreachable!("these work in a workspace"),
         #[cfg(feature = "serve")]
-        Verb::Serve(_) | Verb::Key(_) | Verb::Webhook(_) => unreachable!("these work in a workspace"),
+        Verb::Serve(_) | Verb::Key(_) | Verb::Webhook(_) | Verb::Trigger(_) => {
+            unreachable!("these work in a workspace")
+        }
         #[cfg(feature = "oauth")]
         Verb::Auth(_) => unreachable!("it works in a workspace"),
     }
@@ -376,6 +380,8 @@ async fn perform_verb(verb: &Verb, context: &mut Context<'_>) -> Result<Exit, Er
         Verb::Key(args) => key::key(args, context),
         #[cfg(feature = "serve")]
         Verb::Webhook(args) => webhook::webhook(args, context).await,
+        #[cfg(feature = "serve")]
+        Verb::Trigger(args) => trigger::trigger(args, context),
         Verb::Gc(args) => upkeep::gc(args, context).await,
         Verb::Doctor(_) => upkeep::doctor(context).await,
         Verb::Backup(args) => upkeep::backup(args, context).await,

@@ -1,12 +1,16 @@
 //! `dalsegno gc`, `doctor`, `backup` and `erase`: what keeps a journal small, sound and safe.
 
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use dalsegno_catalogue::SqliteDocuments;
 use dalsegno_core::{OperationId, RunId, Timestamp};
 use dalsegno_history::{HistoryError, Journal, open_store};
 use dalsegno_runtime::OpenError;
 use dalsegno_store::{GcOptions, SqliteStore};
-use dalsegno_workspace::{Loaded, Workspace};
+#[cfg(feature = "serve")]
+use dalsegno_webhooks::WebhookStore;
+use dalsegno_workspace::{Loaded, Settings, Workspace};
 use serde_json::json;
 
 use super::journal::Kept;
@@ -88,15 +92,57 @@ pub(super) async fn doctor(context: &mut Context<'_>) -> Result<Exit, Error> {
 }
 
 pub(super) async fn backup(args: &BackupArgs, context: &mut Context<'_>) -> Result<Exit, Error> {
-    let store = open(context).await?;
-    store.backup(&args.file, |_| {}).await?;
-    let bytes = std::fs::metadata(&args.file).map_or(0, |file| file.len());
+    let settings = settings(context)?;
+    let mut copies = Vec::new();
+    let journal = match args.all {
+        false => args.file.clone(),
+        true => {
+            let fault = |source| Error::Write { path: args.file.clone(), source };
+            // A folder that is there may hold another copy, whose parts do not belong to these.
+            if args.file.exists() {
+                return Err(dalsegno_store::BackupError::Exists { path: args.file.clone() }.into());
+            }
+            dalsegno_files::make_folder(&args.file).map_err(fault)?;
+            copies = beside(&settings, &args.file).await?;
+            args.file.join(settings.store.file_name().unwrap_or_default())
+        }
+    };
+    // The journal last: what it has further than the rest is delivered from it again, and nothing is left out.
+    let store = opened(settings).await?;
+    store.backup(&journal, |_| {}).await?;
+    copies.push(journal);
+    let size = |file: &PathBuf| std::fs::metadata(file).map_or(0, |file| file.len());
     let output = &mut *context.output;
     if context.format == Format::Json {
-        output.document(&json!({ "file": args.file, "bytes": bytes }));
+        let bytes = copies.iter().map(size).sum::<u64>();
+        output.document(&json!({ "file": args.file, "bytes": bytes, "files": copies }));
     }
-    output.note(format_args!("copied and examined: `{}`, {bytes} bytes", args.file.display()));
+    for copy in &copies {
+        output.note(format_args!("copied and examined: `{}`, {} bytes", copy.display(), size(copy)));
+    }
     Ok(Exit::Done)
+}
+
+/// Copies what is beside the journal, as far as it is there; returns the copies.
+async fn beside(settings: &Settings, folder: &Path) -> Result<Vec<PathBuf>, Error> {
+    let (place, folder) = (settings.store.clone(), folder.to_owned());
+    let copied = tokio::task::spawn_blocking(move || {
+        let mut copies = Vec::new();
+        let from = |name: &str| Some(place.with_file_name(name)).filter(|file| file.exists());
+        if let Some(documents) = from("catalogue.db") {
+            let copy = folder.join("catalogue.db");
+            SqliteDocuments::open(documents).and_then(|store| store.copy(&copy)).map_err(Error::Catalogue)?;
+            copies.push(copy);
+        }
+        #[cfg(feature = "serve")]
+        if let Some(webhooks) = from("webhooks.db") {
+            let copy = folder.join("webhooks.db");
+            WebhookStore::open(webhooks)?.copy(&copy)?;
+            copies.extend([copy, folder.join("webhooks.key")]);
+        }
+        Ok(copies)
+    });
+    copied.await.map_err(|error| OpenError::Stopped { message: error.to_string() })?
 }
 
 pub(super) async fn erase(args: &EraseArgs, context: &mut Context<'_>) -> Result<Exit, Error> {
@@ -202,10 +248,16 @@ fn before(age: Duration) -> Timestamp {
 
 /// Opens the journal that dalsegno.toml names; nothing else of the workspace has to be sound.
 async fn open(context: &Context<'_>) -> Result<SqliteStore, Error> {
+    opened(settings(context)?).await
+}
+
+fn settings(context: &Context<'_>) -> Result<Settings, Error> {
     let Loaded { settings, diagnostics, .. } = Workspace::load(&context.root);
-    let Some(settings) = settings else {
-        return Err(OpenError::Workspace { root: context.root.clone(), diagnostics }.into());
-    };
+    let root = || context.root.clone();
+    settings.ok_or_else(|| OpenError::Workspace { root: root(), diagnostics }.into())
+}
+
+async fn opened(settings: Settings) -> Result<SqliteStore, Error> {
     // Opening makes a new journal where there is none, which is no journal to examine or to copy.
     if !settings.store.exists() {
         return Err(Error::NoJournal { path: settings.store });

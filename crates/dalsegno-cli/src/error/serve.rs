@@ -22,6 +22,21 @@ pub(crate) enum ServeTrouble {
     Url(#[from] BadUrl),
     #[error(transparent)]
     Serve(ServeError),
+    #[error("there is no trigger `{name}`{}", listed(known))]
+    UnknownTrigger { name: String, known: Vec<String> },
+    #[error(transparent)]
+    Delivery(dalsegno_workspace::TriggerError),
+    #[error("the session of this delivery is no name: `{session}`")]
+    Session { session: String },
+    #[error("`{name}` is given more than once with `{option}`")]
+    Twice { option: &'static str, name: String },
+}
+
+fn listed(known: &[String]) -> String {
+    match known {
+        [] => String::new(),
+        known => format!(": dalsegno.toml has `{}`", known.join("`, `")),
+    }
 }
 
 impl ServeTrouble {
@@ -47,6 +62,11 @@ impl ServeTrouble {
             }
             Self::Webhook(WebhookError::NoEvent | WebhookError::Name) => bad_input("bad_argument"),
             Self::Webhook(_) => failed("webhooks"),
+            Self::UnknownTrigger { .. } => bad_input("unknown_trigger")
+                .with_help("name one that `[triggers.NAME]` of dalsegno.toml describes"),
+            Self::Delivery(_) | Self::Session { .. } => bad_input("bad_delivery")
+                .with_help("correct the delivery, or the trigger in dalsegno.toml"),
+            Self::Twice { .. } => bad_input("bad_argument").with_help("give it once, as a sender sends it"),
             Self::Url(_) => bad_input("bad_argument").with_help(
                 "name a public receiver, such as `https://hooks.example.com/dalsegno`, or list this one as `webhooks` in `[serve]`",
             ),

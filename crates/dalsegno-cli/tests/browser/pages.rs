@@ -91,6 +91,21 @@ fn accessible(page: &mut Chromium, place: &str) {
     assert_eq!(found, serde_json::json!([]), "{place}");
 }
 
+/// The same on a wide screen and on a small one, light and dark.
+fn everywhere(page: &mut Chromium, place: &str) {
+    for width in [320, 1440] {
+        page.size(width, 800);
+        page.until(&format!("innerWidth === {width}"));
+        let light = page.text("getComputedStyle(document.body).backgroundColor");
+        accessible(page, &format!("{place} at {width}"));
+        page.dark(true);
+        page.until(&format!("getComputedStyle(document.body).backgroundColor !== '{light}'"));
+        accessible(page, &format!("{place} at {width}, dark"));
+        page.dark(false);
+        page.until(&format!("getComputedStyle(document.body).backgroundColor === '{light}'"));
+    }
+}
+
 const H1: &str = "document.querySelector('h1').textContent";
 
 #[test]
@@ -211,11 +226,43 @@ fn a_run_that_is_looked_at_grows_by_its_stream() {
 fn pages_fit_a_small_screen_are_dark_where_a_person_wants_it_and_ask_for_a_key_when_the_session_ends() {
     let Some(browser) = found() else { return };
     let workspace = guarded(&"long-".repeat(60));
-    workspace.dalsegno(&["run", "desk", &"word ".repeat(80)]);
+    // Another way to sign in, by a provider that does not answer.
+    let settings = std::fs::read_to_string(workspace.path("dalsegno.toml")).unwrap();
+    let provider = "\n[serve.oidc]\nissuer = \"http://127.0.0.1:9/\"\naudience = [\"pages\"]\ntenant = \"*\"\n\
+         [serve.oidc.scopes]\nreader = [\"runs:read\"]\n[serve.oidc.sign_in]\nclient_id = \"pages\"\n";
+    workspace.write("dalsegno.toml", &format!("{settings}{provider}"));
+    workspace.write("tenants/acme.toml", "name = \"acme\"\ndescription = \"A tenant with a document.\"\n");
+    workspace.dalsegno(&["run", "desk", &"word ".repeat(80), "--session", "talk"]);
     let served = Served::start(&workspace);
+    // Before anybody is signed in: both ways in, and a provider that cannot be asked.
+    let mut stranger = Chromium::online(&browser);
+    stranger.visit(&format!("{}/sign-in", served.place));
+    stranger.until("document.querySelector('a[href^=\"/sign-in/oidc\"], form[action^=\"/sign-in/oidc\"]')");
+    everywhere(&mut stranger, "/sign-in");
+    stranger.visit(&format!("{}/sign-in/oidc", served.place));
+    stranger.until("document.querySelector('h1')");
+    everywhere(&mut stranger, "/sign-in/oidc");
     let mut page = signed_in(&browser, &served);
     page.until("document.querySelector('a[data-open]')");
     let run = page.text("document.querySelector('a[data-open]').getAttribute('href')");
+    let id = run.trim_start_matches("/runs/").to_owned();
+    // What the parameters of an address add to a page.
+    let further = [
+        "/inbox?kind=approval".to_owned(),
+        "/runs?status=suspended&agent=desk".to_owned(),
+        format!("/diff?left={id}&right={id}"),
+        "/chat?agent=desk&session=talk&tenant=default".to_owned(),
+        format!("{run}?from=end"),
+        "/nothing/here".to_owned(),
+    ];
+    for place in further {
+        page.visit(&format!("{}{place}", served.place));
+        page.until(&format!(
+            "location.pathname + location.search === '{place}' && document.querySelector('h1')"
+        ));
+        page.ask("document.querySelectorAll('details').forEach((one) => { one.open = true })");
+        everywhere(&mut page, &place);
+    }
     let places = [
         "/runs",
         &run,
@@ -228,6 +275,8 @@ fn pages_fit_a_small_screen_are_dark_where_a_person_wants_it_and_ask_for_a_key_w
         "/tools",
         "/tools/refunds",
         "/tenants",
+        "/tenants/acme",
+        "/tenants/acme/tools",
         "/chat",
         &format!("{run}/replay"),
         &format!("{run}/fork"),
@@ -243,12 +292,7 @@ fn pages_fit_a_small_screen_are_dark_where_a_person_wants_it_and_ask_for_a_key_w
                 "{place} {width}"
             );
         }
-        let light = page.text("getComputedStyle(document.body).backgroundColor");
-        accessible(&mut page, place);
-        page.dark(true);
-        page.until(&format!("getComputedStyle(document.body).backgroundColor !== '{light}'"));
-        accessible(&mut page, place);
-        page.dark(false);
+        everywhere(&mut page, place);
         // Every control has a name.
         let nameless = "[...document.querySelectorAll('input:not([type=hidden]), select, textarea, button, a[href]')]\
              .filter((one) => !(one.labels?.length || one.ariaLabel || one.textContent.trim())).length";
@@ -352,7 +396,7 @@ fn a_broken_tool_is_underlined_while_a_person_types_and_one_that_is_mended_is_sa
         let over = "document.getElementById('text').scrollHeight <= document.getElementById('layer').offsetHeight + 1";
         assert_eq!(page.ask(over), true, "{width}");
     }
-    accessible(&mut page, "/tools/refunds");
+    everywhere(&mut page, "/tools/refunds with an error");
     page.ask("document.getElementById('text').select()");
     page.write(&tool);
     page.until("!document.querySelector('#layer mark.error') && document.getElementById('verdict').textContent !== ''");

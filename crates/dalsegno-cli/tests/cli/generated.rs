@@ -61,7 +61,8 @@ fn help_is_a_verb_too() {
 fn every_verb_that_tells_something_offers_json() {
     for verb in verbs() {
         let is_document = ["schema", "completions", "man", "chat", "debug"].contains(&verb[0].as_str());
-        let is_group = ["call", "tools", "memory", "secret", "key", "webhook"].contains(&verb[0].as_str())
+        let is_group = ["call", "tools", "memory", "secret", "key", "webhook", "trigger"]
+            .contains(&verb[0].as_str())
             && verb.len() == 1;
         let is_data = verb == ["memory", "export"] || verb == ["secret", "new-key"];
         if !(is_document || is_group || is_data) {

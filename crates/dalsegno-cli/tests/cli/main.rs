@@ -44,6 +44,8 @@ mod serve;
 mod servers;
 mod show;
 mod store;
+#[cfg(feature = "serve")]
+mod storm;
 mod support;
 mod suspend;
 mod tasks;
@@ -51,6 +53,8 @@ mod telemetry;
 mod told;
 mod tools;
 mod trial;
+#[cfg(feature = "serve")]
+mod trigger;
 mod trust;
 mod upkeep;
 mod watch;

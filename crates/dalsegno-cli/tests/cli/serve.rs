@@ -22,7 +22,13 @@ pub(crate) struct Served {
 
 impl Served {
     pub(crate) fn start(workspace: &Workspace) -> Self {
+        Self::with(workspace, &[])
+    }
+
+    /// One with variables.
+    pub(crate) fn with(workspace: &Workspace, variables: &[(&str, &str)]) -> Self {
         let mut command = workspace.command(&["serve", "--address", "127.0.0.1:0", "--format", "jsonl"]);
+        command.envs(variables.iter().copied());
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let first: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
@@ -35,6 +41,11 @@ impl Served {
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
+    }
+
+    #[cfg(unix)]
+    pub(crate) fn into_child(self) -> Child {
+        self.child
     }
 }
 

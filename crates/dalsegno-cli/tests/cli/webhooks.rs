@@ -16,10 +16,10 @@ use crate::support::Workspace;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The ids that came for each run.
-type Got = Arc<Mutex<BTreeMap<String, Vec<String>>>>;
+pub(crate) type Got = Arc<Mutex<BTreeMap<String, Vec<String>>>>;
 
 /// Receives webhooks; one of them is answered with 503.
-fn receiver() -> (SocketAddr, Got) {
+pub(crate) fn receiver() -> (SocketAddr, Got) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let (address, got) = (listener.local_addr().unwrap(), Got::default());
     let own = Arc::clone(&got);
@@ -140,4 +140,63 @@ fn a_webhook_is_added_tested_rotated_and_removed() {
     std::fs::write(workspace.path(".dalsegno/webhooks.key"), [7; 32]).unwrap();
     let output = workspace.command(&["webhook", "list", "--json"]).output().unwrap();
     assert!(workspace.shown(&output).contains("is not the key"), "{}", workspace.shown(&output));
+}
+
+#[test]
+fn a_backup_of_all_has_the_documents_and_the_webhooks_with_their_key() {
+    let (address, got) = receiver();
+    let workspace = workspace(address);
+    let url = format!("http://{address}/in");
+    let added = workspace.json(&["webhook", "add", &url, "--tenant", "default", "--event", "run.completed"]);
+    let run = workspace.json(&["run", "echo", "x"])["run_id"].as_str().unwrap().to_owned();
+    let key = workspace.json(&["key", "add", "--all-tenants", "--scope", "tools:write"])["key"].clone();
+    let served = Served::start(&workspace);
+    let document = r#"{ "name": "word", "description": "Says a word.", "parameters": [],
+        "actions": [{ "type": "respond", "message": "hi" }] }"#;
+    let written = put(served.address, key.as_str().unwrap(), "/v1/tools/word", document);
+    assert!(written.starts_with("HTTP/1.1 201"), "{written}");
+    // Copied while the server has all of these open.
+    let copied = workspace.json(&["backup", "--all", "copies/today"]);
+    served.kill();
+    let names = ["catalogue.db", "webhooks.db", "webhooks.key", "dalsegno.db"];
+    let files: Vec<&str> =
+        copied["files"].as_array().unwrap().iter().map(|file| file.as_str().unwrap()).collect();
+    assert_eq!(files, names.map(|name| format!("copies/today/{name}")), "{copied}");
+    #[cfg(unix)]
+    for name in names {
+        use std::os::unix::fs::PermissionsExt as _;
+        let mode =
+            std::fs::metadata(workspace.path(&format!("copies/today/{name}"))).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{name}");
+    }
+    // Nothing is overwritten.
+    let again = workspace.command(&["backup", "--all", "copies/today", "--json"]).output().unwrap();
+    assert_eq!(again.status.code(), Some(2), "{}", workspace.shown(&again));
+    // What was copied is a workspace: the run, the document and the webhook, whose deliveries have the same signatures.
+    std::fs::remove_dir_all(workspace.path(".dalsegno")).unwrap();
+    std::fs::rename(workspace.path("copies/today"), workspace.path(".dalsegno")).unwrap();
+    assert_eq!(workspace.json(&["show", &run])["status"], "completed");
+    assert!(workspace.succeed(&["tools", "list"]).contains("word"));
+    assert_eq!(workspace.json(&["webhook", "list"])[0]["id"], added["id"]);
+    let served = Served::start(&workspace);
+    let begun = Instant::now();
+    while !got.lock().unwrap().contains_key(&run) && begun.elapsed() < PATIENCE {
+        thread::yield_now();
+    }
+    served.kill();
+    assert!(got.lock().unwrap().contains_key(&run), "what the copy has still to deliver was not delivered");
+}
+
+fn put(address: SocketAddr, key: &str, path: &str, body: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(
+        stream,
+        "PUT {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\nauthorization: Bearer {key}\r\nif-none-match: *\r\n\
+         content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
 }

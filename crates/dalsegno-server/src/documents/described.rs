@@ -6,7 +6,7 @@ use axum::routing::MethodRouter;
 use dalsegno_access::Scope;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
-use utoipa::openapi::schema::{AdditionalProperties, ObjectBuilder};
+use utoipa::openapi::schema::{AdditionalProperties, ObjectBuilder, SchemaType};
 use utoipa::openapi::{PathItem, Paths, RefOr, Schema};
 
 use super::list::{TenantListing, ToolListing};
@@ -34,6 +34,11 @@ pub(super) struct Kind {
     reads: Scope,
     writes: Scope,
 }
+
+/// The names of documents.
+const NAME: &str = "^[a-z0-9][a-z0-9_-]{0,63}$";
+/// A version in quotes, or any.
+const TAG: &str = "^([*]|\"[0-9a-f]{64}\")$";
 
 const TENANT_NAME: (&str, &str) = ("tenant", "The tenant.");
 const TOOL_NAME: (&str, &str) = ("tool", "The name of the tool or toolkit.");
@@ -107,29 +112,70 @@ impl Kind {
         let named = self.named.iter().copied();
         let version = version.then_some(("version", "A version: the digits of an `ETag`."));
         let parameter = |(name, description): (&str, &str)| {
+            let pattern = if name == "version" { "^[0-9a-f]{64}$" } else { NAME };
             json!({
                 "name": name, "in": "path", "required": true, "description": description,
-                "schema": { "type": "string" },
+                "schema": { "type": "string", "pattern": pattern },
             })
         };
         named.chain(version).map(parameter).collect()
     }
 
-    fn header(name: &str, description: &str) -> Value {
-        json!({
+    /// A header; with a pattern, another value is refused.
+    fn header(name: &str, pattern: &str, description: &str) -> Value {
+        let mut header = json!({
             "name": name, "in": "header", "required": false, "description": description,
             "schema": { "type": "string" },
-        })
+        });
+        if !pattern.is_empty() {
+            header["schema"]["pattern"] = json!(pattern);
+        }
+        header
+    }
+
+    /// Which page of a list is meant.
+    fn paging() -> [Value; 2] {
+        [
+            json!({
+                "name": "limit", "in": "query", "required": false,
+                "description": "The most entries of a page; 50 without it.",
+                "schema": { "type": "integer", "format": "int32", "minimum": 1, "maximum": 200 },
+            }),
+            json!({
+                "name": "cursor", "in": "query", "required": false, "description": "The `next` of the page before.",
+                "schema": { "type": "string", "pattern": "^([0-9a-f]{2}){9,72}$" },
+            }),
+        ]
     }
 
     fn preconditions(&self) -> Vec<Value> {
         let mut parameters = self.parameters(false);
         parameters.push(Self::header(
             "If-Match",
+            TAG,
             "The `ETag` of the document that is replaced; `*` for any. Without it and without `If-None-Match` nothing is changed.",
         ));
-        parameters.push(Self::header("If-None-Match", "`*`: only if there is no such document."));
+        parameters.push(Self::header("If-None-Match", "^[*]$", "`*`: only if there is no such document."));
         parameters
+    }
+
+    /// The version that is deleted.
+    fn seen(&self) -> Vec<Value> {
+        let mut parameters = self.parameters(false);
+        let description = "The `ETag` of the document that is deleted; `*` for any.";
+        let mut matches = Self::header("If-Match", TAG, description);
+        matches["required"] = json!(true);
+        parameters.push(matches);
+        parameters
+    }
+
+    /// A page of a list as an answer.
+    fn page(description: &str, schema: &str) -> Value {
+        let mut page = sent(description, schema);
+        page["headers"]["Link"] = json!({
+            "description": "The address of the next page, with `rel=\"next\"`.", "schema": { "type": "string" },
+        });
+        json!({ "200": page })
     }
 
     /// The text of a document in a body.
@@ -152,6 +198,18 @@ impl Kind {
 
     fn request(&self) -> Value {
         json!({ "required": true, "description": "The document itself.", "content": self.text() })
+    }
+
+    /// A text that may be a document.
+    fn any(&self) -> Value {
+        let mut request = self.request();
+        let description = "The text that is checked: a document, or what may become one.";
+        request["description"] = json!(description);
+        if self.media_type == "application/json" {
+            request["content"][self.media_type]["schema"] =
+                json!({ "$ref": "#/components/schemas/ToolDraft" });
+        }
+        request
     }
 
     fn operation(
@@ -181,10 +239,11 @@ impl Kind {
 
     pub(super) fn list(&self, id: &str, handler: Handler) -> Route {
         let (path, _) = self.path.rsplit_once('/').unwrap_or_default();
-        let parameters: Vec<Value> = match path.contains('{') {
+        let mut parameters: Vec<Value> = match path.contains('{') {
             true => self.parameters(false).drain(..1).collect(),
             false => Vec::new(),
         };
+        parameters.extend(Self::paging());
         let page = match self.id {
             "tenant" => "TenantListing",
             _ => "ToolListing",
@@ -206,9 +265,10 @@ impl Kind {
             &format!("Lists the {word}."),
             description,
             &parameters,
-            &json!({ "200": sent("What there is.", page) }),
+            &Self::page("A page, in the order of the names.", page),
         );
-        let problems = if parameters.is_empty() { vec![] } else { vec![Code::NotFound] };
+        // The cursor may be of another listing.
+        let problems = vec![Code::NotFound];
         Told { method: "get", path: path.to_owned(), operation, problems, scope: self.reads }.route(handler)
     }
 
@@ -216,6 +276,7 @@ impl Kind {
         let mut parameters = self.parameters(false);
         parameters.push(Self::header(
             "If-None-Match",
+            "",
             "The `ETag` that you have: the answer is 304 if it is in use still.",
         ));
         let mut shown = self.shown();
@@ -260,7 +321,7 @@ impl Kind {
             &format!("delete_{}", self.id),
             &format!("Deletes the document of a {}.", self.word),
             "The file below it is in use again, if there is one. Earlier versions can still be read.",
-            &self.preconditions(),
+            &self.seen(),
             &json!({ "200": sent("It is deleted.", "Uncovered") }),
         );
         let problems =
@@ -273,8 +334,8 @@ impl Kind {
             &format!("list_{}_versions", self.id),
             &format!("Lists the changes of the document of a {}.", self.word),
             "The newest first, each with the key that made it. A file has none.",
-            &self.parameters(false),
-            &json!({ "200": sent("The changes that are kept.", "DocumentVersions") }),
+            &self.parameters(false).into_iter().chain(Self::paging()).collect::<Vec<_>>(),
+            &Self::page("A page of the changes that are kept.", "DocumentVersions"),
         );
         self.told("get", "/versions", operation, &[Code::BadRequest, Code::Conflict], self.reads)
             .route(handler)
@@ -300,7 +361,7 @@ impl Kind {
             &self.parameters(false),
             &json!({ "200": sent("What the check found.", "CheckedDocument") }),
         );
-        operation["requestBody"] = self.request();
+        operation["requestBody"] = self.any();
         self.told("post", "/check", operation, &[Code::NotFound, Code::Conflict], self.writes).route(handler)
     }
 
@@ -353,7 +414,11 @@ fn schemas() -> Vec<(String, RefOr<Schema>)> {
     let document = ObjectBuilder::new()
         .description(Some(document))
         .additional_properties(Some(AdditionalProperties::<Schema>::FreeForm(true)));
-    let mut all = vec![("ToolDocument".to_owned(), document.into())];
+    let draft = ObjectBuilder::new()
+        .schema_type(SchemaType::AnyValue)
+        .description(Some("What is checked: a declarative tool or toolkit, or what may become one."))
+        .additional_properties(Some(AdditionalProperties::<Schema>::FreeForm(true)));
+    let mut all = vec![("ToolDocument".to_owned(), document.into()), ("ToolDraft".to_owned(), draft.into())];
     add::<WrittenDocument>(&mut all);
     add::<Uncovered>(&mut all);
     add::<DocumentVersions>(&mut all);

@@ -3,23 +3,31 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::{Path, State};
+use axum::http::Uri;
+use axum::response::Response;
 use dalsegno_catalogue::Version;
 use dalsegno_workspace::{SourceFile, ToolkitFile, Workspace};
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::target::no_document;
+use crate::cursor::List;
 use crate::guard::Client;
+use crate::link;
+use crate::listing::{self, Page, Paging};
+use crate::params::Params;
 use crate::problem::Problem;
 use crate::shared::Shared;
 
-/// Tools and toolkits.
+/// A page of tools and toolkits.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct ToolListing {
     /// In the order of their names.
     items: Vec<ListedTool>,
+    /// The cursor of the next page; none on the last one.
+    #[schema(required)]
+    next: Option<String>,
 }
 
 /// A tool or toolkit.
@@ -38,11 +46,14 @@ pub(crate) struct ListedTool {
     pub(crate) tools: Vec<String>,
 }
 
-/// Tenants.
+/// A page of tenants.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct TenantListing {
     /// In the order of their names.
     items: Vec<ListedTenant>,
+    /// The cursor of the next page; none on the last one.
+    #[schema(required)]
+    next: Option<String>,
 }
 
 /// A tenant.
@@ -59,17 +70,32 @@ pub(crate) struct ListedTenant {
 }
 
 /// Lists the tools that all tenants have, but for those that stand in for them. With the key of a tenant, the tools of the tenant.
-pub(crate) async fn tools(State(shared): State<Arc<Shared>>, Client(access): Client) -> Json<ToolListing> {
+pub(crate) async fn tools(
+    State(shared): State<Arc<Shared>>,
+    Client(access): Client,
+    uri: Uri,
+    Params(paging): Params<Paging>,
+) -> Result<Response, Problem> {
     shared.engine.look().await;
     let workspace = shared.engine.workspace();
-    Json(ToolListing {
-        items: match access.tenant() {
-            Some(tenant) => of_tenant(&workspace, tenant),
-            None => {
-                listed(workspace.toolkits.iter().map(|(name, file)| (name.as_str(), file)).collect(), None)
-            }
-        },
-    })
+    let tools = match access.tenant() {
+        Some(tenant) => of_tenant(&workspace, tenant),
+        None => listed(workspace.toolkits.iter().map(|(name, file)| (name.as_str(), file)).collect(), None),
+    };
+    sent(&uri, &paging, access.tenant(), tools)
+}
+
+fn sent(
+    uri: &Uri,
+    paging: &Paging,
+    tenant: Option<&str>,
+    tools: Vec<ListedTool>,
+) -> Result<Response, Problem> {
+    let list = List::of("tools", &tenant);
+    let Page { items, next } =
+        listing::named(&list, paging, tools.into_iter().map(|tool| (tool.name.clone(), tool)))?;
+    let page = ToolListing { items, next };
+    Ok(link::page(uri, &page, page.next.as_deref().map(|next| ("cursor", next))))
 }
 
 /// Lists the tools that a tenant has, its own and those of the workspace.
@@ -77,21 +103,25 @@ pub(crate) async fn tools_of(
     State(shared): State<Arc<Shared>>,
     Client(access): Client,
     Path(tenant): Path<String>,
-) -> Result<Json<ToolListing>, Problem> {
+    uri: Uri,
+    Params(paging): Params<Paging>,
+) -> Result<Response, Problem> {
     if !access.sees(&tenant) {
         return Err(no_document());
     }
     shared.engine.look().await;
     let workspace = shared.engine.workspace();
     workspace.check_tenant(&tenant).map_err(|_| no_document())?;
-    Ok(Json(ToolListing { items: of_tenant(&workspace, &tenant) }))
+    sent(&uri, &paging, Some(&tenant), of_tenant(&workspace, &tenant))
 }
 
 /// Lists the tenants that the key reaches and whose documents have no errors.
 pub(crate) async fn tenants(
     State(shared): State<Arc<Shared>>,
     Client(access): Client,
-) -> Json<TenantListing> {
+    uri: Uri,
+    Params(paging): Params<Paging>,
+) -> Result<Response, Problem> {
     shared.engine.look().await;
     let workspace = shared.engine.workspace();
     let seen = workspace.tenants.values().filter(|tenant| access.sees(&tenant.name));
@@ -101,7 +131,11 @@ pub(crate) async fn tenants(
         layer: layer(Some(&tenant.source)),
         version: Version::of(tenant.source.text()).to_string(),
     };
-    Json(TenantListing { items: seen.map(tenant).collect() })
+    let list = List::of("tenants", &access.tenant());
+    let seen = seen.map(|one| (one.name.clone(), one));
+    let Page { items, next } = listing::named(&list, &paging, seen)?;
+    let page = TenantListing { items: items.into_iter().map(tenant).collect(), next };
+    Ok(link::page(&uri, &page, page.next.as_deref().map(|next| ("cursor", next))))
 }
 
 pub(crate) fn of_tenant(workspace: &Workspace, tenant: &str) -> Vec<ListedTool> {

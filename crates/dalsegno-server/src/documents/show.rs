@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::header::{CONTENT_TYPE, ETAG, HeaderValue};
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse as _, Response};
 use dalsegno_access::Access;
 use dalsegno_catalogue::{DocumentId, Version, VersionEntry};
@@ -17,6 +16,10 @@ use utoipa::ToSchema;
 use super::target::{Target, no_document};
 use super::tell::DocumentAuthor;
 use super::{etag, tell};
+use crate::cursor::List;
+use crate::link;
+use crate::listing::{self, Page, Paging};
+use crate::params::Params;
 use crate::problem::Problem;
 use crate::shared::Shared;
 
@@ -36,11 +39,14 @@ pub(crate) async fn show(
     Ok(response)
 }
 
-/// The changes of a document.
+/// A page of the changes of a document.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct DocumentVersions {
     /// Those that are kept, the newest first.
     items: Vec<DocumentVersion>,
+    /// The cursor of the next page; none on the last one.
+    #[schema(required)]
+    next: Option<String>,
 }
 
 /// A change of a document.
@@ -77,14 +83,21 @@ impl DocumentVersion {
 pub(crate) async fn versions(
     State(shared): State<Arc<Shared>>,
     Target { access, id, .. }: Target,
-) -> Result<Json<DocumentVersions>, Problem> {
+    uri: Uri,
+    Params(paging): Params<Paging>,
+) -> Result<Response, Problem> {
     let versions = shared.engine.document_versions(&id).await;
     let versions = versions.map_err(|failure| tell::failure(failure, &access))?;
     if versions.is_empty() {
         // A file has one version, which is shown and not kept.
         shown(&shared, &access, &id).await?;
     }
-    Ok(Json(DocumentVersions { items: versions.iter().map(DocumentVersion::of).collect() }))
+    let list = List::of("versions", &serde_json::json!([id.kind().as_str(), id.tenant(), id.name()]));
+    // The newest first.
+    let changes = versions.iter().map(|change| (format!("{:020}", u64::MAX - change.number), change));
+    let Page { items, next } = listing::named(&list, &paging, changes)?;
+    let page = DocumentVersions { items: items.into_iter().map(DocumentVersion::of).collect(), next };
+    Ok(link::page(&uri, &page, page.next.as_deref().map(|next| ("cursor", next))))
 }
 
 /// The document in use.

@@ -119,19 +119,24 @@ pub(crate) struct Diagnostic {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) help: Option<String>,
     #[serde(flatten)]
+    #[schema(value_type = Spot)]
     pub(crate) place: Option<Spot>,
 }
 
-/// A place in a text.
+/// A place in a text. What has no place has none of its keys.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub(crate) struct Spot {
     /// The line, from 1.
+    #[schema(required = false)]
     pub(crate) line: usize,
     /// The column, from 1.
+    #[schema(required = false)]
     pub(crate) column: usize,
     /// The byte at which the place begins.
+    #[schema(required = false)]
     pub(crate) offset: usize,
     /// The bytes of the place.
+    #[schema(required = false)]
     pub(crate) length: usize,
 }
 
@@ -217,7 +222,7 @@ pub(crate) fn failure(failure: DocumentFailure, access: &Access) -> Problem {
             failure.to_string(),
             "remove the file in the workspace's folder, or let a document stand in for it with `PUT`",
         ),
-        DocumentFailure::Terms => Problem::forbidden(Scope::TenantsAdmin),
+        DocumentFailure::Terms => Problem::forbidden(access, Scope::TenantsAdmin),
         DocumentFailure::Limit(ref limit) => {
             let code =
                 if matches!(limit, ChangeError::TooLarge { .. }) { Code::TooLarge } else { Code::Conflict };

@@ -93,7 +93,7 @@ pub(crate) async fn perform(
         // No person is asked about what a live call does: it takes the scopes of a start and of an approval.
         for scope in [Scope::RunsWrite, Scope::AnswersWrite] {
             if !access.may(scope) {
-                return Err(Problem::forbidden(scope));
+                return Err(Problem::forbidden(access, scope));
             }
         }
         if recording.is_some() {

@@ -53,12 +53,18 @@ pub(super) async fn show(
     Params(query): Params<Query>,
 ) -> Result<Response, Problem> {
     if !access.may(Scope::RunsWrite) {
-        return Err(Problem::forbidden(Scope::RunsWrite));
+        return Err(Problem::forbidden(&access, Scope::RunsWrite));
     }
     Ok(html(&page(&shared, &access, query).await?))
 }
 
+/// What runs wait for is computed.
 async fn page(shared: &Arc<Shared>, access: &Access, query: Query) -> Result<ChatPage, Problem> {
+    let (own, reader) = (Arc::clone(shared), access.clone());
+    shared.costly.perform(access, async move { conversation(&own, &reader, query).await }).await
+}
+
+async fn conversation(shared: &Shared, access: &Access, query: Query) -> Result<ChatPage, Problem> {
     let Query { agent, session, tenant } = query;
     let is_operator = access.tenant().is_none();
     let tenant = match access.tenant() {
@@ -142,7 +148,7 @@ pub(super) async fn say(
     form: Form,
 ) -> Result<Response, Problem> {
     if !access.may(Scope::RunsRead) {
-        return Err(Problem::forbidden(Scope::RunsRead));
+        return Err(Problem::forbidden(&access, Scope::RunsRead));
     }
     let (agent, session, said) = (form.text("agent"), form.given("session"), form.text("text"));
     let tenant = match access.tenant() {

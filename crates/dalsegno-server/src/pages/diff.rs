@@ -47,7 +47,11 @@ pub(super) async fn show(
         }
     }
     let found = match &sides {
-        [Some(left), Some(right)] => Some(Diff::of(&shared.journal().diff(left.run, right.run).await?)),
+        [Some(left), Some(right)] => {
+            let (journal, left, right) = (shared.journal().clone(), left.run, right.run);
+            let found = shared.costly.perform(&access, async move { Ok(journal.diff(left, right).await?) });
+            Some(Diff::of(&found.await?))
+        }
         _ => None,
     };
     let offers = match found {
@@ -117,7 +121,8 @@ pub(super) async fn replay(
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
     let summary = shared.run(&access, &id).await?;
-    let report = shared.journal().replay(summary.run).await?;
+    let (journal, run) = (shared.journal().clone(), summary.run);
+    let report = shared.costly.perform(&access, async move { Ok(journal.replay(run).await?) }).await?;
     let head = RunHead::of(&summary, shared.journal().is_performed(&summary));
     Ok(html(&ReplayPage::of(shell(&access, Section::Runs), head, &report)))
 }

@@ -250,7 +250,7 @@ pub(super) async fn send(
         DocumentKind::Tool | DocumentKind::Tenant => Scope::ToolsRead,
     };
     if !access.may(reads) {
-        return Err(Problem::forbidden(reads));
+        return Err(Problem::forbidden(&access, reads));
     }
     let base: Option<Version> = form.given("version").and_then(|version| version.parse().ok());
     let expected = base.map_or(Expected::Absent, |version| Expected::OneOf(vec![version]));

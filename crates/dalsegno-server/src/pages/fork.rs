@@ -62,29 +62,32 @@ fn page(
 
 /// The outcome of an operation, to be edited.
 async fn edited(
-    shared: &Shared,
+    shared: &Arc<Shared>,
     access: &Access,
     summary: &RunSummary,
     op: Option<&str>,
 ) -> Result<Option<Edited>, Problem> {
     let Some(op) = op else { return Ok(None) };
     if !access.may(Scope::AnswersWrite) {
-        return Err(Problem::forbidden(Scope::AnswersWrite));
+        return Err(Problem::forbidden(access, Scope::AnswersWrite));
     }
     let none = || {
         Problem::new(Code::NotFound, "the run has no such operation of its own", "follow the links of a step")
     };
     let operation: OperationId = op.parse().map_err(|_| none())?;
-    let mut walk = shared.pages.walks.open(shared.journal(), summary.run).await?;
-    walk.read_all().await?;
-    let (place, _) = walk.outline().find(operation).ok_or_else(none)?;
-    let scene = walk.scene(place).await?.ok_or_else(|| {
-        wrong(
-            "the state of this step cannot be computed",
-            "see the page of the run: it says from which record on",
-        )
-    })?;
-    drop(walk);
+    let (own, run) = (Arc::clone(shared), summary.run);
+    let scene = shared.costly.perform(access, async move {
+        let mut walk = own.pages.walks.open(own.journal(), run).await?;
+        walk.read_all().await?;
+        let (place, _) = walk.outline().find(operation).ok_or_else(none)?;
+        walk.scene(place).await?.ok_or_else(|| {
+            wrong(
+                "the state of this step cannot be computed",
+                "see the page of the run: it says from which record on",
+            )
+        })
+    });
+    let scene = scene.await?;
     let view = scene.view.operations.iter().find(|view| view.operation == operation).ok_or_else(none)?;
     let outcome = format!("{:#}", json!({ "outcome": view.outcome }));
     Ok(Some(Edited {

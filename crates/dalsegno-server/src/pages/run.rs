@@ -41,9 +41,15 @@ pub(super) async fn show(
     Params(Query { from }): Params<Query>,
 ) -> Result<Response, Problem> {
     let summary = shared.run(&access, &id).await?;
-    let shell = shell(&access, Section::Runs);
+    let (own, shell) = (Arc::clone(&shared), shell(&access, Section::Runs));
+    let walked = shared.costly.perform(&access, async move { walked(&own, shell, &summary, &from).await });
+    Ok(html(&walked.await?))
+}
+
+/// The page of a run from a row on.
+async fn walked(shared: &Shared, shell: Shell, summary: &RunSummary, from: &str) -> Result<RunPage, Problem> {
     let mut walk = shared.pages.walks.open(shared.journal(), summary.run).await?;
-    let from = match from.as_str() {
+    let from = match from {
         "" => 0,
         "end" => {
             walk.read_all().await?;
@@ -58,9 +64,7 @@ pub(super) async fn show(
         })?,
     };
     while rows(walk.outline()) < from.saturating_add(WINDOW + 1) && walk.read_on().await? {}
-    let page = page(&shared, shell, &summary, &mut walk, from).await?;
-    drop(walk);
-    Ok(html(&page))
+    page(shared, shell, summary, &mut walk, from).await
 }
 
 async fn page(

@@ -117,9 +117,9 @@ pub(super) async fn signed_in(
         Err(refused) => return *refused,
     };
     let around = shell(&access, Section::None);
-    let checked = shared.limits.request(access.key());
-    let checked =
-        checked.and_then(|()| if access.may(scope) { Ok(()) } else { Err(Problem::forbidden(scope)) });
+    let checked = shared.limits.request(access.key(), "session");
+    let checked = checked
+        .and_then(|()| if access.may(scope) { Ok(()) } else { Err(Problem::forbidden(&access, scope)) });
     if let Err(problem) = checked {
         return notice(around, problem.into_response());
     }

@@ -45,20 +45,32 @@ pub(super) async fn show(
     Params(Query { why }): Params<Query>,
 ) -> Result<Response, Problem> {
     let summary = shared.run(&access, &id).await?;
+    let (own, reader) = (Arc::clone(&shared), access.clone());
+    let walked =
+        shared.costly.perform(&access, async move { walked(&own, &reader, &summary, &step, why).await });
+    Ok(html(&walked.await?))
+}
+
+/// The page of a step.
+async fn walked(
+    shared: &Shared,
+    access: &Access,
+    summary: &RunSummary,
+    step: &str,
+    why: Option<String>,
+) -> Result<StepPage, Problem> {
     let mut walk = shared.pages.walks.open(shared.journal(), summary.run).await?;
     walk.read_all().await?;
-    let place = place(&walk, &step)?;
+    let place = place(&walk, step)?;
     let scene = walk.scene(place).await?;
     let asked = why.as_deref().map(str::parse).transpose().map_err(|_| {
         Problem::parameter("why", "is not an operation", "follow the links of the page of the step")
     })?;
     let traced = match &scene {
-        Some(scene) => trace(&shared, &summary, scene, asked).await,
+        Some(scene) => trace(shared, summary, scene, asked).await,
         None => Vec::new(),
     };
-    let page = page(&shared, &access, &summary, &walk, (place, scene.as_ref()), &traced);
-    drop(walk);
-    Ok(html(&page))
+    Ok(page(shared, access, summary, &walk, (place, scene.as_ref()), &traced))
 }
 
 /// Where the values of requests came from: of the operation that is asked about, else of all, if that is quick.

@@ -164,7 +164,7 @@ async fn deliver(
     };
     drop(held);
     // No access key has such an id.
-    shared.limits.request(&format!("trigger {name}"))?;
+    shared.limits.request(&format!("trigger {name}"), "trigger")?;
     let taken = take(&shared, (&name, trigger), &parts.headers, &parts.uri, &body).await;
     let result = match &taken {
         Ok(Taken::Started(_)) => "started",

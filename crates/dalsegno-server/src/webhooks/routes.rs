@@ -17,18 +17,19 @@ use utoipa_axum::routes;
 
 use super::{Webhook, test_message};
 use crate::body;
+use crate::cursor::List;
 use crate::guard::Client;
 use crate::link;
-use crate::listing::{Page, page, tenant_filter};
+use crate::listing::{Page, after_name, page, tenant_filter};
 use crate::params::{self, Params};
-use crate::problem::{Code, Problem};
+use crate::problem::{self, Code, Problem};
 use crate::routes::Route;
 use crate::shared::Shared;
 
 pub(crate) fn routes() -> Vec<Route> {
     let one = [Code::NotFound];
     vec![
-        Route::of(Scope::WebhooksRead, routes!(list)),
+        Route::of(Scope::WebhooksRead, routes!(list)).problems(&one),
         Route::of(Scope::WebhooksWrite, routes!(add)).problems(&one),
         Route::of(Scope::WebhooksRead, routes!(show)).problems(&one),
         Route::of(Scope::WebhooksWrite, routes!(remove)).problems(&one),
@@ -48,7 +49,7 @@ pub(crate) struct New {
     url: String,
     /// The events that it wants; all without it.
     #[serde(default)]
-    #[schema(value_type = Option<Vec<String>>)]
+    #[schema(schema_with = events)]
     events: Option<Vec<String>>,
     /// The tenant whose runs it is about; only for a key of all tenants, whose webhooks are about all tenants without it.
     #[serde(default)]
@@ -68,6 +69,17 @@ pub(crate) struct New {
     #[serde(default)]
     #[schema(min_length = 1, max_length = 64, pattern = "^[^\\u0000-\\u001f\\u007f-\\u009f]*$")]
     name: Option<String>,
+}
+
+/// A list of events.
+fn events() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
+    use utoipa::openapi::schema::{ArrayBuilder, ObjectBuilder, SchemaType, Type};
+    let event = ObjectBuilder::new()
+        .schema_type(Type::String)
+        .enum_values(Some(Event::ALL.iter().map(|event| event.as_str())));
+    let types = SchemaType::from_iter([Type::Array, Type::Null]);
+    let list = ArrayBuilder::new().schema_type(types).items(event).min_items(Some(1));
+    list.description(Some("The events that it wants; all without it.")).into()
 }
 
 /// A webhook with its secret, which is shown this once.
@@ -95,8 +107,8 @@ pub(crate) struct Query {
     #[param(minimum = 1, maximum = 200)]
     limit: Option<u32>,
     /// The `next` of the page before.
-    #[param(max_length = 64)]
-    after: Option<String>,
+    #[param(pattern = "^([0-9a-f]{2}){9,72}$")]
+    cursor: Option<String>,
 }
 
 /// Lists webhooks, and how they are going.
@@ -116,9 +128,10 @@ pub(crate) async fn list(
     State(shared): State<Arc<Shared>>,
     Client(access): Client,
     uri: Uri,
-    Params(Query { tenant, limit, after }): Params<Query>,
+    Params(Query { tenant, limit, cursor }): Params<Query>,
 ) -> Result<Response, Problem> {
-    let limit = page(limit)?;
+    let list = List::of("webhooks", &serde_json::json!([access.tenant(), tenant]));
+    let (limit, after) = (page(limit)?, after_name(&list, cursor.as_deref())?);
     let mut found = match tenant_filter(&access, tenant) {
         None => Vec::new(),
         Some(tenant) => {
@@ -130,9 +143,9 @@ pub(crate) async fn list(
     };
     let has_more = found.len() > limit as usize;
     found.truncate(limit as usize);
-    let next = found.last().filter(|_| has_more).map(|last| last.id.clone());
+    let next = found.last().filter(|_| has_more).map(|last| list.after_name(&last.id));
     let page = Page { items: found.iter().map(Webhook::of).collect::<Vec<_>>(), next };
-    Ok(link::page(&uri, &page, page.next.as_deref().map(|next| ("after", next))))
+    Ok(link::page(&uri, &page, page.next.as_deref().map(|next| ("cursor", next))))
 }
 
 /// Adds a webhook.
@@ -158,9 +171,8 @@ pub(crate) async fn add(
     let content = content.unwrap_or(false);
     // A webhook says no more than its maker may read.
     if content && !access.may(Scope::RunsRead) {
-        return Err(
-            Problem::forbidden(Scope::RunsRead).at("/content", "sends what only keys with `runs:read` read")
-        );
+        return Err(Problem::forbidden(&access, Scope::RunsRead)
+            .at("/content", "sends what only `runs:read` may read"));
     }
     let wrong = |pointer: &str, message: String, help: &str| {
         Problem::new(Code::Invalid, message.clone(), help).at(pointer, message)
@@ -204,9 +216,10 @@ fn owner(shared: &Shared, access: &Access, named: Option<String>) -> Result<Opti
     }
     match (access.tenant(), named) {
         (Some(own), Some(other)) if own != other => {
-            let detail = "the access key makes no webhooks for another tenant than its own";
+            let shown = problem::shown(access);
+            let detail = format!("the {shown} makes no webhooks for another tenant than its own");
             let problem = Problem::new(Code::Forbidden, detail, "leave `tenant` out");
-            Err(problem.at("/tenant", "is not the tenant of the access key"))
+            Err(problem.at("/tenant", format!("is not the tenant of the {shown}")))
         }
         (Some(own), _) => Ok(Some(own.to_owned())),
         (None, Some(named)) => {

@@ -48,6 +48,7 @@ async fn what_is_not_understood_is_refused_and_starts_nothing() {
         ("no body", Vec::new()),
         ("no JSON", b"{".to_vec()),
         ("a list", b"[]".to_vec()),
+        ("a list of the values", br#"["echo","x"]"#.to_vec()),
         ("an unknown key", br#"{"agent":"echo","texts":"x"}"#.to_vec()),
         ("a key twice", br#"{"agent":"echo","agent":"ask"}"#.to_vec()),
         ("another type", br#"{"agent":7}"#.to_vec()),

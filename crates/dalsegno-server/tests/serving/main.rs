@@ -6,9 +6,12 @@ mod catalogue_model;
 mod catalogue_reach;
 mod changes;
 mod client;
+mod costly;
+mod held;
 mod hostile;
 #[path = "../../../dalsegno-access/tests/issuer/mod.rs"]
 mod issuer;
+mod lists;
 mod oidc;
 mod openapi;
 mod pages;

@@ -194,7 +194,8 @@ async fn a_token_that_is_not_accepted_is_refused_and_the_answer_says_no_more() {
     for token in &tokens {
         let answer = with(&world, token).get("/v1/runs").await;
         answer.is_problem(401, "unauthenticated");
-        assert_eq!(answer.header("www-authenticate").as_deref(), Some("Bearer"));
+        let challenge = "Bearer resource_metadata=\"http://localhost/.well-known/oauth-protected-resource\"";
+        assert_eq!(answer.header("www-authenticate").as_deref(), Some(challenge));
         answers.push(answer);
     }
     for answer in &answers {
@@ -497,4 +498,48 @@ async fn no_browser_is_signed_in_by_what_another_one_began_or_the_provider_did_n
     let fresh = with_pages(&provider, folder.path()).await;
     let failed = returns(&fresh, &late.cookie, &format!("code=x&state={}", late.sent["state"])).await;
     assert_eq!(failed.status, 503, "{failed:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_shows_a_token_reads_of_tokens_finds_the_provider_and_is_counted() {
+    let key = SigningKey::ed("one");
+    let provider = TestIssuer::new(&[&key]).await;
+    let world = world(&provider).await;
+    let place = "/.well-known/oauth-protected-resource";
+    let told = world.without_key().get(place).await;
+    assert_eq!(told.status, 200, "{told:?}");
+    let told = told.json();
+    assert_eq!(told["resource"], "http://localhost");
+    assert_eq!(told["authorization_servers"].as_array().map(Vec::len), Some(1), "{told}");
+    assert!(told["scopes_supported"].to_string().contains("\"runs:read\""), "{told}");
+    // A name that is not the server's is in no answer.
+    let foreign = [("host", "evil.example")];
+    let refused = world.without_key().send("GET", place, &foreign, b"").await;
+    assert!(refused.status == 421 && !refused.text.contains("evil"), "{refused:?}");
+    let keys_alone = World::new().await;
+    keys_alone.without_key().get(place).await.is_problem(404, "not_found");
+    let refused = keys_alone.without_key().get("/v1/runs").await;
+    assert_eq!(refused.header("www-authenticate").as_deref(), Some("Bearer"));
+
+    let ada = with(&world, &key.token(&provider.claims()));
+    let run = ada.start("ask", "x").await;
+    let fork = json!({ "at": 1, "live_effects": true });
+    let path = format!("/v1/runs/{}/fork", run["run_id"].as_str().unwrap());
+    for refused in [
+        ada.post(&path, &fork).await,
+        ada.post("/v1/runs", &json!({ "agent": "echo", "tenant": "rival" })).await,
+        ada.get("/v1/agents").await,
+    ] {
+        let said = refused.is_problem(403, "forbidden").json();
+        let detail = said["detail"].as_str().unwrap();
+        assert!(detail.contains("the token") && !detail.contains("access key"), "{said}");
+        assert!(!said["help"].as_str().unwrap().contains("key add"), "{said}");
+    }
+    with(&world, &format!("{}x", key.token(&provider.claims())))
+        .get("/v1/runs")
+        .await
+        .is_problem(401, "unauthenticated");
+    let metrics = world.all("*").get("/metrics").await.text;
+    assert!(metrics.contains("dalsegno_tokens_checked_total{result=\"accepted\"} 4"), "{metrics}");
+    assert!(metrics.contains("dalsegno_tokens_checked_total{result=\"refused\"} 1"), "{metrics}");
 }

@@ -65,6 +65,10 @@ async fn a_position_that_is_none_is_refused() {
         let headers = [("accept", "text/event-stream"), ("last-event-id", wrong)];
         acme.send("GET", &path, &headers, b"").await.is_problem(400, "bad_request");
     }
+    // A page has no use for it, and refuses what is none as a stream does.
+    acme.send("GET", &path, &[("last-event-id", "9223372036854775808")], b"")
+        .await
+        .is_problem(409, "conflict");
     // A place that another run may have.
     let beyond = [("accept", "text/event-stream"), ("last-event-id", "99")];
     acme.send("GET", &path, &beyond, b"").await.is_problem(409, "conflict");

@@ -7,6 +7,7 @@ use dalsegno_access::{KeyStore, NewKey, Reach, Scope};
 use dalsegno_core::{EffectClass, ToolReturn};
 use dalsegno_runtime::{Engine, Invocation, Tool, ToolDescription, ToolError, WorkerOptions, WorkerReport};
 use dalsegno_server::{ServeError, Server};
+use dalsegno_store::{Owner, SqliteStore};
 use dalsegno_telemetry::{Telemetry, TelemetryConfig};
 use dalsegno_workspace::ServeSettings;
 use tempfile::TempDir;
@@ -14,6 +15,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::client::Client;
+use crate::held::{HeldStore, Hold};
 
 const ECHO: &str = "name = \"echo\"\n[[steps]]\nrespond = \"You said: {{request.text}}\"\n";
 const ASK: &str = "name = \"ask\"\n[[steps]]\nid = \"n\"\nask = \"How many?\"\nschema = { type = \"integer\" }\n[[steps]]\nrespond = \"{{steps.n}} then\"\n";
@@ -83,9 +85,24 @@ impl World {
         for (name, text) in files {
             std::fs::write(folder.path().join(name), text).unwrap();
         }
-        let keys = KeyStore::open(folder.path().join(".dalsegno/access.db")).unwrap();
         let engine =
             Engine::builder().tool("bills.pay".parse().unwrap(), Pay).open(folder.path()).await.unwrap();
+        Self::of(folder, engine, settings).await
+    }
+
+    /// One whose journal can be held.
+    pub(crate) async fn held() -> (Self, Hold) {
+        let folder = tempfile::tempdir().unwrap();
+        write_workspace(folder.path());
+        let hold = Hold::default();
+        let inner = SqliteStore::open(folder.path().join("held.db")).unwrap();
+        let store = HeldStore { inner, hold: hold.clone() };
+        let engine = Engine::builder().store(store, Owner::in_process()).open(folder.path()).await.unwrap();
+        (Self::of(folder, engine, settings()).await, hold)
+    }
+
+    async fn of(folder: TempDir, engine: Engine, settings: ServeSettings) -> Self {
+        let keys = KeyStore::open(folder.path().join(".dalsegno/access.db")).unwrap();
         let telemetry = Telemetry::start(TelemetryConfig::default()).unwrap();
         let server = Server::bind(engine.clone(), keys.clone(), telemetry, settings).await.unwrap();
         let address = server.address();

@@ -31,6 +31,7 @@ label_sets! {
     ModelCallLabels { agent: String, model: String, code: &'static str }
     WebhookLabels { outcome: &'static str }
     DeliveryLabels { trigger: String, result: &'static str }
+    CredentialLabels { result: &'static str }
     ReasonLabels { reason: &'static str }
     TokenLabels { agent: String, model: String, direction: &'static str }
 }

@@ -56,6 +56,7 @@ struct Inner {
     cost: Family<ModelLabels, Counter<f64, AtomicU64>>,
     lost_attempts: Family<ModelLabels, Counter>,
     deliveries: Family<labels::DeliveryLabels, Counter>,
+    credentials: Family<labels::CredentialLabels, Counter>,
     commit_seconds: Histogram,
     commit_records: Counter,
     commit_retries: Family<labels::ReasonLabels, Counter>,
@@ -143,6 +144,11 @@ impl Metrics {
         self.inner.deliveries.get_or_create(&labels::DeliveryLabels { trigger, result }).inc();
     }
 
+    /// Counts a token that a client showed, by what its check said.
+    pub fn token(&self, result: &'static str) {
+        self.inner.credentials.get_or_create(&labels::CredentialLabels { result }).inc();
+    }
+
     /// Notes how long a commit took, and how many records it held.
     pub fn commit(&self, took: Duration, records: usize) {
         self.inner.commit_seconds.observe(took.as_secs_f64());
@@ -221,6 +227,7 @@ impl Inner {
             cost: Family::default(),
             lost_attempts: Family::default(),
             deliveries: Family::default(),
+            credentials: Family::default(),
             commit_seconds: Histogram::new(COMMIT_BUCKETS),
             commit_records: Counter::default(),
             commit_retries: Family::default(),
@@ -292,6 +299,11 @@ impl Inner {
             "deliveries",
             "Deliveries to triggers, by what came of them",
             self.deliveries.clone(),
+        );
+        registry.register(
+            "tokens_checked",
+            "Tokens of an identity provider that clients showed",
+            self.credentials.clone(),
         );
         registry.register("commit_seconds", "Time of a commit", self.commit_seconds.clone());
         registry.register("committed_records", "Records that were committed", self.commit_records.clone());

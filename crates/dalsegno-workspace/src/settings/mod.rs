@@ -93,6 +93,8 @@ pub struct ServeSettings {
     pub connections: usize,
     /// Most requests of a key in a minute. 6,000 by default.
     pub requests_per_minute: u32,
+    /// Most requests without a good credential from one address in a minute. 60 by default.
+    pub refusals_per_minute: u32,
     /// Most streams of a key at once. 100 by default.
     pub streams: usize,
     /// Most bytes of the body of a request. 4 MiB by default.
@@ -169,6 +171,7 @@ impl Default for ServeSettings {
             tls: None,
             connections: 12_000,
             requests_per_minute: 6_000,
+            refusals_per_minute: 60,
             streams: 100,
             body: 4 << 20,
             webhooks: BTreeSet::new(),

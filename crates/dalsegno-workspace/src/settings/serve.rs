@@ -42,6 +42,11 @@ pub(super) static SHAPE: Shape = Shape::new(
             "Maximum number of requests of an access key in a minute; 6,000 by default.",
         ),
         Key::new(
+            "refusals_per_minute",
+            dispatch::COUNT,
+            "Maximum number of requests without a good credential from one address in a minute; 60 by default.",
+        ),
+        Key::new(
             "streams",
             dispatch::COUNT,
             "Maximum number of open streams of an access key; 100 by default.",
@@ -109,6 +114,7 @@ pub(super) fn read(file: &Section<'_>, paths: &Paths<'_>) -> ServeSettings {
         behind_proxy: section.boolean("behind_proxy").unwrap_or(default.behind_proxy),
         connections: section.integer("connections").unwrap_or(default.connections),
         requests_per_minute: section.integer("requests_per_minute").unwrap_or(default.requests_per_minute),
+        refusals_per_minute: section.integer("refusals_per_minute").unwrap_or(default.refusals_per_minute),
         streams: section.integer("streams").unwrap_or(default.streams),
         body: section.size("body").unwrap_or(default.body),
         webhooks: receivers(&section),

@@ -1,0 +1,122 @@
+//! What computes is bounded: a tenant that asks for much of it takes nothing from the others, and who goes away stops it.
+
+use std::num::NonZeroUsize;
+
+use futures::StreamExt as _;
+use futures::stream::FuturesUnordered;
+use serde_json::json;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
+
+use crate::client::{Answer, Client};
+use crate::world::World;
+
+/// How many reads of a tenant are computed at once, as the server counts them, and how many wait.
+fn of_tenant() -> (usize, usize) {
+    let all = std::thread::available_parallelism().map_or(2, NonZeroUsize::get).max(2);
+    (all / 2, 8)
+}
+
+fn id(run: &serde_json::Value) -> String {
+    run["run_id"].as_str().unwrap().to_owned()
+}
+
+/// The n-th of the ways to have something computed of a run.
+async fn compute(client: &Client, run: &str, way: usize) -> Answer {
+    let way = way % 4;
+    match way {
+        0 => client.post(&format!("/v1/runs/{run}/replay"), &json!({})).await,
+        1 => client.get(&format!("/v1/diff?left={run}&right={run}")).await,
+        2 => client.get(&format!("/v1/runs/{run}/export")).await,
+        _ => client.get(&format!("/v1/runs/{run}/steps/end")).await,
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tenant_that_has_much_computed_waits_for_itself_and_the_others_do_not() {
+    let (world, hold) = World::held().await;
+    let (acme, rival) = (world.all("acme"), world.all("rival"));
+    let run = id(&acme.start("echo", "much").await);
+    let other = id(&rival.start("echo", "little").await);
+    hold.hold(&run);
+    let (under_way, waiting) = of_tenant();
+    // Archives have room of their own, so that each way but that one is taken here.
+    let mut asked: FuturesUnordered<_> =
+        (0..=under_way + waiting).map(|number| compute(&acme, &run, [0, 1, 3][number % 3])).collect();
+    // One is too many, and none of the others ends before it is let go.
+    let refused = asked.next().await.unwrap();
+    refused.is_problem(429, "too_many");
+    assert_eq!(refused.header("retry-after").as_deref(), Some("2"));
+    // The tenant has what computes nothing as before, and the other one has everything.
+    assert_eq!(acme.get("/v1/agents").await.status, 200);
+    assert_eq!(acme.get("/v1/webhooks").await.status, 200);
+    for way in 0..4 {
+        assert_eq!(compute(&rival, &other, way).await.status, 200, "{way}");
+    }
+    hold.free();
+    while let Some(answer) = asked.next().await {
+        assert_eq!(answer.status, 200, "{answer:?}");
+    }
+    // All the room is there again.
+    for way in 0..4 {
+        assert_eq!(compute(&acme, &run, way).await.status, 200, "{way}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_way_to_have_something_computed_is_without_a_bound() {
+    for way in 0..4 {
+        let (world, hold) = World::held().await;
+        let acme = world.all("acme");
+        let run = id(&acme.start("echo", "much").await);
+        hold.hold(&run);
+        let (under_way, waiting) = of_tenant();
+        let mut asked: FuturesUnordered<_> =
+            (0..=under_way + waiting).map(|_| compute(&acme, &run, 0)).collect();
+        // The others have all the places.
+        asked.next().await.unwrap().is_problem(429, "too_many");
+        compute(&acme, &run, way).await.is_problem(429, "too_many");
+        hold.free();
+        while asked.next().await.is_some() {}
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_goes_away_stops_what_is_computed_for_it() {
+    let (world, hold) = World::held().await;
+    let acme = world.all("acme");
+    let run = id(&acme.start("echo", "much").await);
+    hold.hold(&run);
+    for path in [format!("/v1/runs/{run}/export"), format!("/v1/diff?left={run}&right={run}")] {
+        let mut gone = TcpStream::connect(acme.address).await.unwrap();
+        let key = acme.key.as_deref().unwrap();
+        let head = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {key}\r\n\r\n");
+        gone.write_all(head.as_bytes()).await.unwrap();
+        hold.reads(1).await;
+        drop(gone);
+        // The read is given up: nothing waits for it any more.
+        hold.reads(0).await;
+    }
+    hold.free();
+    assert_eq!(compute(&acme, &run, 0).await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_stops_refuses_what_waits() {
+    let (mut world, hold) = World::held().await;
+    let acme = world.all("acme");
+    let run = id(&acme.start("echo", "much").await);
+    hold.hold(&run);
+    let (under_way, _) = of_tenant();
+    let mut asked: FuturesUnordered<_> = (0..=under_way).map(|_| compute(&acme, &run, 0)).collect();
+    tokio::select! {
+        () = hold.reads(under_way) => {}
+        answer = asked.next() => panic!("{answer:?}"),
+    }
+    // The next one may be on its way still: it is refused as well.
+    world.stop();
+    let refused = asked.next().await.unwrap();
+    assert!(refused.status == 503 || refused.status == 0, "{refused:?}");
+    hold.free();
+    while asked.next().await.is_some() {}
+}
