@@ -81,6 +81,7 @@ impl Session {
                 if let Some(place) = self.calls.iter().position(|(item, _)| *item == id)
                     && let Some((_, call_id)) = self.calls.remove(place)
                 {
+                    self.open.remove(&call_id);
                     self.settings.dialogue.withdraw(&call_id);
                     output.news.push(LiveNews::Withdrawn { call_id });
                 }
@@ -138,6 +139,9 @@ impl Session {
             self.calls.pop_front();
         }
         self.calls.push_back((item, call_id.clone()));
+        if self.open.len() < CALLS_MAX {
+            self.open.insert(call_id.clone());
+        }
         let said = Item::Call { call_id: call_id.clone(), name: name.clone(), arguments: arguments.clone() };
         self.settings.dialogue.push(said);
         let call = CallRequest { call_id, name, arguments, validation: None };
@@ -154,7 +158,7 @@ impl Session {
             (_, Some(id)) if self.was_asked_by(id) => self.response_refused(now, error, output),
             (Meaning::Known, Some(id)) => self.acknowledge(id, output),
             (_, Some(command)) => {
-                self.sent.retain(|one| one.id != command);
+                self.forget(command);
                 self.updates.retain(|update| *update != Update::Command(command));
                 let (code, message) = (error.code().to_owned(), error.message());
                 output.news.push(LiveNews::Refused { command, code, message });

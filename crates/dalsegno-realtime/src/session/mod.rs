@@ -4,7 +4,7 @@ mod frames;
 mod talk;
 
 use alloc::borrow::ToOwned as _;
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeSet, VecDeque};
 use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
 
@@ -164,6 +164,10 @@ pub struct Session {
     talk: Talk,
     /// The items that are calls, and the ids of these calls.
     calls: VecDeque<(String, String)>,
+    /// Calls without an output in the conversation.
+    open: BTreeSet<String>,
+    /// There are outputs or notes that no response has read.
+    pub(super) unread: bool,
     /// How many frames of our own there were: their ids.
     own: u64,
     /// When the last frame came.
@@ -186,6 +190,8 @@ impl Session {
             updates: VecDeque::new(),
             talk: Talk::default(),
             calls: VecDeque::new(),
+            open: BTreeSet::new(),
+            unread: false,
             own: 0,
             heard_at: 0,
             probed: None,
@@ -201,6 +207,25 @@ impl Session {
     /// Says whether the session takes commands and words.
     pub fn is_open(&self) -> bool {
         self.stage == Stage::Open
+    }
+
+    /// Says whether nobody speaks and nothing is awaited: the time at which a patient caller says the next thing.
+    pub fn is_quiet(&self) -> bool {
+        self.is_open() && self.talk.is_quiet() && self.sent.is_empty() && self.open.is_empty() && !self.unread
+    }
+
+    /// Says whether nobody speaks. There may be something that the live model has not spoken of.
+    pub fn is_still(&self) -> bool {
+        self.is_open() && self.talk.is_quiet()
+    }
+
+    /// The caller presses keys.
+    pub fn press(&mut self, keys: &str) -> Output {
+        let mut output = Output::default();
+        if self.stage != Stage::Over {
+            output.news.extend(keys.chars().take(64).map(|digit| LiveNews::Digit { digit }));
+        }
+        output
     }
 
     /// What has come so far.
@@ -387,9 +412,14 @@ impl Session {
         let Some(place) = self.sent.iter().position(|command| command.id == id) else { return };
         match self.sent.remove(place).kind {
             CommandKind::Output { call_id, content } => {
+                self.open.remove(&call_id);
+                self.unread = true;
                 self.settings.dialogue.push(Item::Output { call_id, content });
             }
-            CommandKind::Note { text } => self.settings.dialogue.push(Item::Note(text)),
+            CommandKind::Note { text } => {
+                self.unread = true;
+                self.settings.dialogue.push(Item::Note(text));
+            }
             CommandKind::Session { .. } | CommandKind::Respond { .. } | CommandKind::Close { .. } => {}
         }
         if self.acknowledged.len() >= ACKNOWLEDGED_MAX {
@@ -397,6 +427,14 @@ impl Session {
         }
         self.acknowledged.push_back(id);
         output.news.push(LiveNews::Taken { command: id });
+    }
+
+    /// The session refuses a command: it is not sent again.
+    fn forget(&mut self, id: OperationId) {
+        let Some(place) = self.sent.iter().position(|command| command.id == id) else { return };
+        if let CommandKind::Output { call_id, .. } = self.sent.remove(place).kind {
+            self.open.remove(&call_id);
+        }
     }
 
     fn end(&mut self, now: u64, by: EndedBy, reason: &str) -> Output {

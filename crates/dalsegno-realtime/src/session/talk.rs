@@ -71,6 +71,14 @@ impl Talk {
         self.held.as_ref().is_some_and(|held| held.id == id)
     }
 
+    pub(super) fn is_quiet(&self) -> bool {
+        self.active.is_none()
+            && self.asked.is_none()
+            && self.held.is_none()
+            && self.said.is_empty()
+            && !self.is_due
+    }
+
     fn is_active(&self, response: &str) -> bool {
         self.active.as_ref().is_some_and(|active| active.id == response)
     }
@@ -224,6 +232,7 @@ impl Session {
             self.talk.refusals = 0;
         }
         self.talk.retry_at = None;
+        self.unread = false;
         output.news.push(LiveNews::ResponseBegan { response: response.clone(), command });
         self.talk.active =
             Some(Active { id: response, began: now, text: String::new(), spoken: false, heard_ms: None });
