@@ -9,7 +9,8 @@ use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
 
 use dalsegno_core::{
-    AgentConfig, AgentState, CommandKind, EndedBy, Entry, LiveCommand, LiveNews, OperationId, OrderedJson,
+    AgentAction, AgentConfig, AgentState, CommandKind, EndedBy, Entry, LiveCommand, LiveNews, OperationId,
+    OrderedJson, execute_agent_step,
 };
 
 use crate::dialogue::{Dialogue, Item};
@@ -74,8 +75,10 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// The settings of a call by its configuration and its state.
+    /// The settings of a call by its configuration and its state, as far as that was recorded: what has come and no step has
+    /// looked at is looked at here, in a copy.
     pub fn of(config: &AgentConfig, state: &AgentState) -> Self {
+        let state = &caught_up(config, state);
         let tools = config.tools.tools.iter().filter(|(name, _)| !config.tools.forbidden.contains(*name));
         let tools = tools.map(|(name, tool)| Tool {
             name: config.tools.model_name(name),
@@ -93,6 +96,21 @@ impl Settings {
             has_begun: state.live().is_some_and(dalsegno_core::Live::has_begun),
         }
     }
+}
+
+/// The state when all that has come was looked at.
+fn caught_up(config: &AgentConfig, state: &AgentState) -> AgentState {
+    let mut state = state.clone();
+    while state.is_ready() {
+        state = match execute_agent_step(config, state.clone()) {
+            Ok(AgentAction::Complete { final_state, .. } | AgentAction::Handoff { final_state, .. }) => {
+                return final_state;
+            }
+            Ok(action) => action.into_continuation().state,
+            Err(_) => return state,
+        };
+    }
+    state
 }
 
 /// What one input leads to.
