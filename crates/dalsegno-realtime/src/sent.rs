@@ -16,10 +16,10 @@ pub(crate) fn session(event_id: &str, instructions: Option<&str>, tools: &[Tool]
     struct Update<'a> {
         r#type: &'static str,
         event_id: &'a str,
-        session: Session<'a>,
+        session: OfSession<'a>,
     }
     #[derive(Serialize)]
-    struct Session<'a> {
+    struct OfSession<'a> {
         r#type: &'static str,
         output_modalities: [&'static str; 1],
         instructions: &'a str,
@@ -39,7 +39,7 @@ pub(crate) fn session(event_id: &str, instructions: Option<&str>, tools: &[Tool]
         description: &tool.description,
         parameters: &tool.parameters,
     });
-    let session = Session {
+    let session = OfSession {
         r#type: "realtime",
         output_modalities: ["text"],
         instructions: instructions.unwrap_or_default(),

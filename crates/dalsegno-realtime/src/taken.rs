@@ -154,11 +154,11 @@ struct Item {
     #[serde(default)]
     arguments: Option<String>,
     #[serde(default)]
-    content: Option<Vec<Part>>,
+    content: Option<Vec<Piece>>,
 }
 
 #[derive(Deserialize)]
-struct Part {
+struct Piece {
     #[serde(default)]
     text: Option<String>,
     #[serde(default)]

@@ -220,5 +220,5 @@ async fn serve(stream: TcpStream, shared: Arc<Shared>) -> Result<(), tokio_tungs
         Ok(response)
     };
     let stream = accept_hdr_async(stream, check).await?;
-    session::Session::new(stream, Arc::clone(&shared)).serve().await
+    session::Served::new(stream, Arc::clone(&shared)).serve().await
 }

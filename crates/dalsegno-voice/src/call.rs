@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dalsegno_core::{LiveCommand, LiveNews};
-use dalsegno_realtime::{Output, Session, reconnect_after};
+use dalsegno_realtime::{LiveSession, Output, reconnect_after};
 use dalsegno_runtime::RunHandle;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -73,7 +73,7 @@ impl Link {
 /// Carries the words of a call.
 pub(crate) struct Carrier {
     began: Instant,
-    session: Session,
+    session: LiveSession,
     endpoint: Arc<Endpoint>,
     link: Link,
     /// Attempts since the last steady session.
@@ -90,7 +90,7 @@ pub(crate) struct Carrier {
 
 impl Carrier {
     pub(crate) fn new(
-        session: Session,
+        session: LiveSession,
         endpoint: Arc<Endpoint>,
         news: mpsc::Sender<LiveNews>,
         commands: mpsc::UnboundedReceiver<LiveCommand>,
@@ -152,7 +152,8 @@ impl Carrier {
             () = wakes => {
                 let now = now_of(began);
                 let output = self.session.tick(now);
-                match self.turns.take(now, &mut self.session).filter(|_| output == Output::default()) {
+                let is_still = output == Output::default();
+                match is_still.then(|| self.turns.take(now, &mut self.session)).flatten() {
                     Some((output, cut)) => {
                         dropped = cut;
                         output

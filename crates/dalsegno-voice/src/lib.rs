@@ -5,7 +5,7 @@
 //! is understood by `dalsegno-realtime`, which this crate gives sockets, time and the two channels of the run.
 //!
 //! **Invariant:** no socket is opened but to the address of the line, over a connection whose address was checked. No key is in
-//! an error, and none is kept. Whatever the provider does, memory is bounded and the call ends: frames of 1 MiB, the news that
+//! an error, and none is kept. Memory is bounded and the call ends, independent of the provider: frames of 1 MiB, the news that
 //! the run has room for, ten seconds for each write and each opening.
 
 mod call;

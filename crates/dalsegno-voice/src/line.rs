@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use dalsegno_core::{AgentName, AgentRequest, Surface};
-use dalsegno_realtime::{Session, Settings};
+use dalsegno_realtime::{LiveSession, Settings};
 use dalsegno_runtime::{Conversation, Engine, EngineError, StartOptions};
 use tokio::sync::{Semaphore, mpsc};
 
@@ -107,7 +107,7 @@ impl Line {
         };
         let settings = settings.await.map_err(EngineError::History)?;
         let (caller, said) = mpsc::channel(CALLER_MAX);
-        let session = Session::new(settings);
+        let session = LiveSession::new(settings);
         let carrier = Carrier::new(session, Arc::clone(&self.endpoint), news, commands, said);
         let carried = tokio::spawn(async move {
             carrier.carry().await;

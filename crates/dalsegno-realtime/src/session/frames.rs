@@ -5,7 +5,7 @@ use alloc::string::String;
 
 use dalsegno_core::{CallRequest, CommandKind, LiveNews, OperationId};
 
-use super::{Output, Session, Stage, Update};
+use super::{LiveSession, Output, Stage, Update};
 use crate::dialogue::Item;
 use crate::failure::Meaning;
 use crate::sent;
@@ -20,7 +20,7 @@ const INAUDIBLE: &str = "[inaudible]";
 /// The id of the frame that ends the dialogue for a new session.
 const RESTORED: &str = "restored";
 
-impl Session {
+impl LiveSession {
     /// Takes a frame of the provider. What it does not know is counted, and of no consequence.
     pub fn frame(&mut self, now: u64, frame: &str) -> Output {
         let mut output = Output::default();

@@ -167,7 +167,7 @@ enum Update {
 /// A session of a live model, across the sockets that it needs. Times are milliseconds of a clock that the caller of its methods
 /// chooses.
 #[derive(Debug, Clone)]
-pub struct Session {
+pub struct LiveSession {
     settings: Settings,
     stage: Stage,
     /// Commands that came before the session was open.
@@ -195,7 +195,7 @@ pub struct Session {
     counts: Counts,
 }
 
-impl Session {
+impl LiveSession {
     /// A session without a socket.
     pub fn new(settings: Settings) -> Self {
         Self {

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use dalsegno_core::{CommandKind, EndedBy, LiveCommand, LiveNews, OperationId, ResponseEnd, TEXT_BYTES_MAX};
 
-use super::{Output, Session};
+use super::{LiveSession, Output};
 use crate::dialogue::{Dialogue, Item};
 use crate::failure::Meaning;
 use crate::sent;
@@ -125,7 +125,7 @@ fn tell(text: String, heard_ms: Option<u64>, dialogue: &mut Dialogue, output: &m
     }
 }
 
-impl Session {
+impl LiveSession {
     /// The caller says something.
     pub(super) fn speak(&mut self, now: u64, line: String, output: &mut Output) {
         if self.talk.said.is_empty() {

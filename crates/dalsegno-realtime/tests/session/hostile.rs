@@ -1,7 +1,7 @@
 //! Frames that nobody should send: no panic, nothing that grows, and no news that a state cannot hold.
 
 use dalsegno_core::{CommandKind, LiveCommand, LiveNews, OperationId};
-use dalsegno_realtime::{FRAME_BYTES_MAX, Output, Session};
+use dalsegno_realtime::{FRAME_BYTES_MAX, LiveSession, Output};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -178,7 +178,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
     #[test]
     fn nothing_panics_grows_or_says_what_no_state_can_hold(steps in prop::collection::vec(happens(), 0..120)) {
-        let mut session = Session::new(settings());
+        let mut session = LiveSession::new(settings());
         let mut now = 0;
         let mut provider = Provider::default();
         let mut over = false;

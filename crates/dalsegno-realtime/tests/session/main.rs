@@ -8,12 +8,12 @@ mod tools;
 mod types;
 
 use dalsegno_core::{CommandKind, LiveCommand, LiveNews, OperationId, OrderedJson};
-use dalsegno_realtime::{Output, Session, Settings, Tool};
+use dalsegno_realtime::{LiveSession, Output, Settings, Tool};
 use serde_json::{Value, json};
 
 /// A session, its clock, and all that came out of it.
 struct Line {
-    session: Session,
+    session: LiveSession,
     now: u64,
     sent: Vec<Value>,
     news: Vec<LiveNews>,
@@ -29,7 +29,13 @@ fn settings() -> Settings {
 
 impl Line {
     fn new(settings: Settings) -> Self {
-        Self { session: Session::new(settings), now: 0, sent: Vec::new(), news: Vec::new(), closed: false }
+        Self {
+            session: LiveSession::new(settings),
+            now: 0,
+            sent: Vec::new(),
+            news: Vec::new(),
+            closed: false,
+        }
     }
 
     /// One whose session is open and knows what the agent is.

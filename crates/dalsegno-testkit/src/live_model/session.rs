@@ -18,7 +18,7 @@ struct Active {
     is_other: bool,
 }
 
-pub(super) struct Session {
+pub(super) struct Served {
     stream: WebSocketStream<TcpStream>,
     shared: Arc<Shared>,
     number: u32,
@@ -34,7 +34,7 @@ type Refusal = (&'static str, String);
 /// Whether the session continues.
 type Goes = Result<bool, Error>;
 
-impl Session {
+impl Served {
     pub(super) fn new(stream: WebSocketStream<TcpStream>, shared: Arc<Shared>) -> Self {
         let number = {
             let mut book = shared.book();

@@ -13,7 +13,8 @@ use crate::shape::{Form, Key, Shape};
 pub struct VoiceLine {
     /// The live model, as the provider calls it.
     pub model: String,
-    /// The address of the provider's Realtime API, without its path; OpenAI's own when absent. `https`, or `http` to this machine.
+    /// The address of the provider's Realtime API, without its path; OpenAI's own when absent. `https`, or `http` to this
+    /// machine or where the file allows it.
     pub base_url: Option<String>,
     /// The key; endpoints of one's own may need none.
     pub api_key: Option<SecretRef>,
@@ -53,6 +54,11 @@ static LINE: Shape = Shape::new(
             "The address of the provider's API, without `/realtime`; `https://api.openai.com/v1` by default.",
         ),
         Key::new(
+            "allow_http",
+            Form::Boolean,
+            "Whether the address may be reached without encryption; `false` by default, loopback is always allowed.",
+        ),
+        Key::new(
             "api_key",
             Form::Table(&keys::SECRET),
             "Where to find the key: `{ env = \"NAME\" }`, `{ file = \"PATH\" }`, `{ store = \"NAME\" }` or `{ command = [\"PROGRAM\", …] }`.",
@@ -82,7 +88,7 @@ fn line_of(line: &Section<'_>, paths: &Paths<'_>, what: &str) -> Option<VoiceLin
     // Both have one word so far.
     let surface = line.choice("surface", &[("realtime", ())]);
     let transport = line.choice("transport", &[("text", ())]);
-    let base_url = url::read(line, "base_url", false);
+    let base_url = url::read(line, "base_url", line.boolean("allow_http").unwrap_or(false));
     if let (Some(url), Some(text)) = (&base_url, line.string("base_url")) {
         let plain = url.trim_end_matches('/');
         if let Some(base) = plain.strip_suffix(ENDPOINT) {
