@@ -1,7 +1,10 @@
 //! A session against a provider that is written down in the tests.
+#![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
+#![allow(clippy::needless_pass_by_value, reason = "a frame is written where it is sent")]
 
 mod dialogue;
 mod hostile;
+mod laws;
 mod loss;
 mod talk;
 mod tools;
