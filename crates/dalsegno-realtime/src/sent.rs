@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::dialogue::Item;
 use crate::session::Tool;
 
-/// How the live model is to behave from here on. Where a key is absent, the session keeps what it has.
+/// How the live model is to behave from here on.
 pub(crate) fn session(event_id: &str, instructions: Option<&str>, tools: &[Tool]) -> String {
     #[derive(Serialize)]
     struct Update<'a> {

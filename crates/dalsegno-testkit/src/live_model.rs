@@ -199,6 +199,7 @@ impl Drop for LiveModel {
     }
 }
 
+#[expect(clippy::result_large_err, reason = "the library refuses connections by this type")]
 async fn serve(stream: TcpStream, shared: Arc<Shared>) -> Result<(), tokio_tungstenite::tungstenite::Error> {
     let check = |request: &Request, response: Response| -> Result<Response, ErrorResponse> {
         let refused = |status: StatusCode, why: &str| {

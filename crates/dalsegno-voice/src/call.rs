@@ -38,14 +38,14 @@ pub struct Call {
 enum Link {
     /// The next attempt is at this time of the call.
     Waiting(u64),
-    Opening(JoinHandle<Result<Socket, NoSocket>>),
+    Opening(JoinHandle<Result<Box<Socket>, NoSocket>>),
     Open(Box<Socket>),
 }
 
 /// What came of the socket.
 enum Came {
     Time,
-    Opened(Result<Socket, NoSocket>),
+    Opened(Result<Box<Socket>, NoSocket>),
     Frame(String),
     Lost(String),
 }
@@ -190,11 +190,11 @@ impl Carrier {
         match came {
             Came::Time => {
                 let endpoint = Arc::clone(&self.endpoint);
-                self.link = Link::Opening(tokio::spawn(async move { endpoint.open().await }));
+                self.link = Link::Opening(tokio::spawn(async move { endpoint.open().await.map(Box::new) }));
                 Output::default()
             }
             Came::Opened(Ok(socket)) => {
-                self.link = Link::Open(Box::new(socket));
+                self.link = Link::Open(socket);
                 self.session.connected(now);
                 Output::default()
             }
