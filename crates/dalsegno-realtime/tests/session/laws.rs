@@ -187,27 +187,27 @@ impl World {
         self.to_provider.extend(frames);
     }
 
-    fn to_session(&mut self) -> bool {
+    fn session_hears(&mut self) -> bool {
         let Some(command) = self.to_session.pop_front() else { return false };
         let output = self.session.command(self.now, &command);
         self.put(output);
         true
     }
 
-    fn to_provider(&mut self) -> bool {
+    fn provider_hears(&mut self) -> bool {
         let Some(frame) = self.to_provider.pop_front() else { return false };
         self.provider.takes(&frame, &mut self.count);
         true
     }
 
-    fn from_provider(&mut self) -> bool {
+    fn session_reads(&mut self) -> bool {
         let Some(frame) = self.provider.frames.pop_front() else { return false };
         let output = self.session.frame(self.now, &frame.to_string());
         self.put(output);
         true
     }
 
-    fn to_core(&mut self) -> bool {
+    fn core_hears(&mut self) -> bool {
         let Some(mut news) = self.to_core.pop_front() else { return false };
         if let LiveNews::Asked { call, .. } = &mut news {
             let arguments = serde_json::from_str(&call.arguments).unwrap();
@@ -250,10 +250,10 @@ impl World {
 
     fn happens(&mut self, what: u8) {
         match what {
-            0..=3 => drop(self.from_provider()),
-            4..=7 => drop(self.to_provider()),
-            8..=10 => drop(self.to_session()),
-            11..=14 => drop(self.to_core()),
+            0..=3 => drop(self.session_reads()),
+            4..=7 => drop(self.provider_hears()),
+            8..=10 => drop(self.session_hears()),
+            11..=14 => drop(self.core_hears()),
             15..=16 => drop(self.settles()),
             17 => {
                 let output = self.session.say(self.now, "hello");
@@ -269,7 +269,7 @@ impl World {
     /// Everything that is under way comes to its end.
     fn ends(&mut self) {
         for round in 0..400 {
-            while self.from_provider() | self.to_provider() | self.to_session() | self.to_core() {}
+            while self.session_reads() | self.provider_hears() | self.session_hears() | self.core_hears() {}
             while self.settles() {}
             if round % 2 == 0 {
                 self.provider.ends("completed");
