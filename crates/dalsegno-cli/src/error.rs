@@ -17,6 +17,7 @@ use dalsegno_runtime::{
     TrialError,
 };
 use dalsegno_store::{AcquireError, CreateError, PostError};
+use dalsegno_voice::LineError;
 use dalsegno_workspace::Diagnostic;
 
 #[cfg(feature = "oauth")]
@@ -109,6 +110,8 @@ pub(crate) enum Error {
     UnknownModel { name: String, known: Vec<String> },
     #[error("`{}` is no script of a call", path.display())]
     LiveScript { path: PathBuf, source: dalsegno_models::LiveScriptError },
+    #[error(transparent)]
+    VoiceLine(LineError),
     #[error("`{}` has an unknown file type", path.display())]
     MediaType { path: PathBuf },
     #[error("stopped before the run began")]
@@ -316,6 +319,7 @@ impl Error {
             }
             Self::LiveScript { .. } => bad_input("bad_argument")
                 .with_help("write one `[[turns]]` for each thing that the caller or the live model does"),
+            Self::VoiceLine(error) => line(error),
             Self::NotAnObject { .. } => {
                 bad_input("bad_argument").with_help("write an object, such as '{\"id\": \"42\"}', or `@FILE`")
             }
@@ -529,6 +533,23 @@ fn open(error: &OpenError) -> ErrorClass {
         OpenError::Model { .. } => ErrorClass::new(Exit::BadInput, "model"),
         OpenError::Secret { .. } => ErrorClass::new(Exit::BadInput, "secret"),
         _ => ErrorClass::new(Exit::Failed, "open"),
+    }
+}
+
+fn line(error: &LineError) -> ErrorClass {
+    match error {
+        LineError::Engine(error) => engine(error),
+        LineError::Unknown { name, known_lines } => {
+            let class = ErrorClass::new(Exit::BadInput, "unknown_line");
+            match nearest(name, known_lines) {
+                Some(near) => class.with_help(format!("did you mean `{near}`?")),
+                None => class.with_help("write it as `[voice.lines.NAME]` in `dalsegno.toml`"),
+            }
+        }
+        LineError::Full { .. } => ErrorClass::new(Exit::Failed, "line_full")
+            .with_help("wait until a call has ended, or raise `max_calls` of the line"),
+        _ => ErrorClass::new(Exit::BadInput, "line")
+            .with_help("check `base_url` of the line in `dalsegno.toml`"),
     }
 }
 

@@ -14,10 +14,10 @@ use dalsegno_history::Journal;
 use dalsegno_memory::Memory;
 use dalsegno_models::Model;
 use dalsegno_net::Transport;
-use dalsegno_secrets::{Secret, SecretStore};
+use dalsegno_secrets::{Reveal, Secret, SecretStore};
 use dalsegno_store::{Owner, SqliteStore, Store};
 use dalsegno_workspace::{
-    Agent, AgentFile, BrokenAgent, Catalogue, InCode, ModelBinding, Trigger, Workspace,
+    Agent, AgentFile, BrokenAgent, Catalogue, InCode, ModelBinding, Trigger, VoiceLine, Workspace,
 };
 
 use crate::clock::{Clock, SystemClock};
@@ -372,6 +372,11 @@ impl Engine {
     /// When it cannot be read.
     pub async fn trigger_secret(&self, trigger: &Trigger) -> Result<Secret, SecretUnavailable> {
         self.ports().bindings.vault().reveal(&trigger.secret).await
+    }
+
+    /// A handle that reads the key of a line as of now; it is scrubbed from then on. None for a line without a key.
+    pub fn line_key(&self, line: &VoiceLine) -> Option<Arc<dyn Reveal>> {
+        line.api_key.as_ref().map(|reference| self.ports().bindings.vault().handle(reference))
     }
 
     /// What runs have of this process.

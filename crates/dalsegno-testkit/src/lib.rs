@@ -24,6 +24,8 @@
 //! [`Soak`] is the other way round: real time and a real disk for many runs at once, to see that memory stays flat and
 //! that every run ends or says what it waits for.
 //!
+//! [`LiveModel`] is a provider of a live model over real sockets, for tests of calls.
+//!
 //! [`VirtualClock`] and [`Faults`] serve tests of one's own as well.
 
 mod batches;
@@ -33,6 +35,7 @@ mod endpoint;
 mod error;
 mod faults;
 mod guarantees;
+mod live_model;
 mod operator;
 mod pictures;
 mod process;
@@ -51,6 +54,7 @@ pub use clock::VirtualClock;
 pub use coverage::Coverage;
 pub use error::SimulationError;
 pub use faults::Faults;
+pub use live_model::{LiveAnswer, LiveBook, LiveFault, LiveModel};
 pub use report::{Counts, Report};
 pub use simulation::Simulation;
 pub use soak::{Effects, MemoryUse, Soak, SoakReport, SoakSample};

@@ -50,6 +50,8 @@ Commands:
                        the types of `openai`, `anthropic` and `botocore`
     --only <ROW>       Only the rows with this in their name
     --json             One JSON document instead of the table
+  realtime             Check the frames of calls against the types of `openai`, hold a call by its client at a provider of our
+                       own, and one by the command at aimock
   small-model          Compare agents with `dalsegno eval` and a real model of 135 million parameters on this machine: two
                        equal ones, and two that differ; needs x86-64 Linux, and a processor with AVX-512
     --comparisons <N>  So many of each instead of 6
@@ -97,6 +99,8 @@ pub(crate) enum Verb {
     },
     /// Run the table of the model wires with these arguments.
     Wires(Vec<OsString>),
+    /// Hold calls of a live model with what others wrote.
+    Realtime,
     /// Compare agents with a small model, with these arguments.
     SmallModel(Vec<OsString>),
     /// Run the conformance suite of MCP.
@@ -162,6 +166,7 @@ impl Verb {
             Some("lint") => Self::Lint,
             Some("doors") => Self::Doors,
             Some("conformance") => Self::Conformance,
+            Some("realtime") => Self::Realtime,
             Some("guests") => Self::Guests,
             Some("report") => Self::Report,
             Some("fmt") => Self::Fmt,

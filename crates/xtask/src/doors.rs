@@ -6,7 +6,8 @@ use crate::process::{cargo, perform};
 use crate::toolchain::{BARE_TARGET, IMPORTS_TARGET, REPORT_TARGET, ensure_target};
 
 /// Chooses the crates that decide and never act.
-const PURE: [&str; 6] = ["-p", "dalsegno-core", "-p", "dalsegno-expr", "-p", "dalsegno-tools"];
+const PURE: [&str; 8] =
+    ["-p", "dalsegno-core", "-p", "dalsegno-expr", "-p", "dalsegno-realtime", "-p", "dalsegno-tools"];
 
 /// Builds the module inside a report, and writes it into the tree. If the tree has a change then, the module was stale.
 ///

@@ -86,6 +86,7 @@ fn dispatch(arguments: Vec<OsString>) -> anyhow::Result<ExitCode> {
         Verb::Crash(instants, seed) => measure::crash(instants, seed)?,
         Verb::Crashbench(arguments) => measure::crashbench(&arguments)?,
         Verb::Wires(arguments) => measure::wires(&arguments)?,
+        Verb::Realtime => measure::realtime()?,
         Verb::SmallModel(arguments) => measure::small_model(&arguments)?,
         Verb::Soak(arguments) => measure::soak(&arguments)?,
         Verb::Budget(suspended) => measure::budget(suspended)?,

@@ -81,6 +81,26 @@ pub(crate) fn wires(arguments: &[OsString]) -> anyhow::Result<()> {
     perform(&mut table)
 }
 
+/// Checks the frames of calls against the types of the official SDK, and holds calls with its client and at aimock.
+///
+/// # Errors
+/// A frame does not fit, a call could not be held, or something could not be installed or built.
+pub(crate) fn realtime() -> anyhow::Result<()> {
+    let folder = root().join("target/wires");
+    fs::create_dir_all(&folder).with_context(|| format!("cannot make `{}`", folder.display()))?;
+    let node = packages::node(&folder)?;
+    let aimock = packages::aimock(&folder, &node)?;
+    let python = packages::model_sdks(&folder)?;
+    eprintln!("building …");
+    let parts = ["--workspace", "--bin", "dalsegno", "--example", "realtime"];
+    perform(cargo().args(["build", "--locked", "--quiet"]).args(parts))?;
+    let debug = target()?.join("debug");
+    let mut calls = Command::new(debug.join("examples").join(program("realtime")));
+    calls.current_dir(root()).arg("--dalsegno").arg(debug.join(program("dalsegno")));
+    calls.arg("--node").arg(&node.program).arg("--aimock").arg(aimock).arg("--python").arg(python);
+    perform(&mut calls)
+}
+
 /// Evaluates agents with a small model that runs on this machine.
 ///
 /// # Errors

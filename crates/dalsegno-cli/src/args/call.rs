@@ -18,7 +18,11 @@ pub(crate) struct CallArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum CallVerb {
-    /// Call an agent that has `[voice]` in text: a script says what the caller and the live model do, and the tools are real
+    /// Call an agent that has `[voice]` in text: over a line, to a real live model, or with a script that says what both do
+    ///
+    /// With `--line` you are the caller: each line that you type is said, and interrupts the live model if it speaks; Ctrl-D
+    /// hangs up. Lines of a pipe, and the caller's turns of a script, wait for their turn. With `--script` alone, a script says
+    /// what the caller and the live model do. The tools are real in both cases.
     #[command(after_help = TEXT_EXAMPLES)]
     Text(CallTextArgs),
 }
@@ -36,9 +40,12 @@ pub(crate) struct CallTextArgs {
     /// The agent's name
     #[arg(add = ArgValueCandidates::new(complete::agents))]
     pub(crate) agent: AgentName,
-    /// What the caller and the live model do, as TOML: one `[[turns]]` for each thing
-    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
-    pub(crate) script: PathBuf,
+    /// The line to call over: a `[voice.lines.*]` of `dalsegno.toml`
+    #[arg(long, value_name = "NAME")]
+    pub(crate) line: Option<String>,
+    /// What the caller and the live model do, as TOML: one `[[turns]]` for each thing. With `--line`, only what the caller does
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, required_unless_present = "line")]
+    pub(crate) script: Option<PathBuf>,
     /// Structured input, which templates read as `request.data`
     #[arg(long, value_name = "JSON|@FILE")]
     pub(crate) data: Option<String>,
@@ -51,16 +58,23 @@ pub(crate) struct CallTextArgs {
     /// Session of the call [default: a session of its own]
     #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) session: Option<String>,
+    /// Idempotency key: a second start with the same key attaches to the same call, if its process has ended
+    #[arg(long = "idempotency-key", value_name = "KEY", value_parser = NonEmptyStringValueParser::new(), requires = "line")]
+    pub(crate) key: Option<String>,
     #[command(flatten)]
     pub(crate) stream: StreamArgs,
 }
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
+  dalsegno call text desk --line front
   dalsegno call text desk --script calls/table.toml";
 
 const TEXT_EXAMPLES: &str = "\
 Examples:
+  dalsegno call text desk --line front                                 you are the caller
+  printf 'A table for two?\\n' | dalsegno call text desk --line front
+  dalsegno call text desk --line front --script calls/table.toml       the script is the caller
   dalsegno call text desk --script calls/table.toml
   dalsegno call text desk --script calls/table.toml --tenant acme
   dalsegno call text desk --script calls/table.toml --format jsonl";

@@ -1,10 +1,12 @@
 //! `dalsegno call`: calls of agents that have `[voice]`.
 
+use std::io::IsTerminal as _;
 use std::time::{Duration, Instant};
 
 use dalsegno_core::{AgentRequest, LiveCommand, LiveNews, Surface};
-use dalsegno_models::{LiveScript, LiveTwin};
-use dalsegno_runtime::{Conversation, Engine, StartOptions};
+use dalsegno_models::{CallerTurn, LiveScript, LiveTwin};
+use dalsegno_runtime::{Conversation, Engine, EngineError, StartOptions};
+use dalsegno_voice::{Call, Caller, Line};
 use dalsegno_wire::Events;
 use tokio::sync::mpsc;
 
@@ -20,10 +22,12 @@ pub(super) async fn call(args: &CallArgs, context: &mut Context<'_>) -> Result<E
     }
 }
 
-/// Carries a call whose caller and live model are written down.
+/// Calls an agent in text.
 async fn text(args: &CallTextArgs, context: &mut Context<'_>) -> Result<Exit, Error> {
-    let script = LiveScript::read(&args.script)
-        .map_err(|source| Error::LiveScript { path: args.script.clone(), source })?;
+    let script = args.script.as_ref().map(|path| {
+        LiveScript::read(path).map_err(|source| Error::LiveScript { path: path.clone(), source })
+    });
+    let script = script.transpose()?;
     let mut request = AgentRequest::text("");
     if let Some(data) = &args.data {
         request.data = input::json(data)?;
@@ -34,9 +38,27 @@ async fn text(args: &CallTextArgs, context: &mut Context<'_>) -> Result<Exit, Er
     if let Some(tenant) = &args.tenant {
         request.tenant.clone_from(tenant);
     }
-    let options = StartOptions { session: args.session.clone(), ..StartOptions::default() };
+    let options =
+        StartOptions { session: args.session.clone(), key: args.key.clone(), ..StartOptions::default() };
     let workspace = context.workspace()?;
     let engine = context.build(Engine::builder(), workspace).await?;
+    match (&args.line, script) {
+        (Some(line), script) => over_line(args, line, script, request, options, engine, context).await,
+        (None, Some(script)) => written_down(args, script, request, options, engine, context).await,
+        // The arguments ask for one of them.
+        (None, None) => Ok(Exit::BadInput),
+    }
+}
+
+/// Carries a call whose caller and live model are written down.
+async fn written_down(
+    args: &CallTextArgs,
+    script: LiveScript,
+    request: AgentRequest,
+    options: StartOptions,
+    engine: Engine,
+    context: &mut Context<'_>,
+) -> Result<Exit, Error> {
     let mut follow = follow::Follow::begin(context)?;
     let mut ends = None;
     let begins = async {
@@ -53,6 +75,83 @@ async fn text(args: &CallTextArgs, context: &mut Context<'_>) -> Result<Exit, Er
         carried.abort();
     }
     exit
+}
+
+/// How long the socket of a call that is over may take to close.
+const CLOSING: Duration = Duration::from_secs(2);
+
+/// Carries a call to a real live model. The caller is the person at the terminal, a pipe or a script.
+async fn over_line(
+    args: &CallTextArgs,
+    line: &str,
+    script: Option<LiveScript>,
+    request: AgentRequest,
+    options: StartOptions,
+    engine: Engine,
+    context: &mut Context<'_>,
+) -> Result<Exit, Error> {
+    let line = Line::open(&engine, line).map_err(Error::VoiceLine)?;
+    let mut follow = follow::Follow::begin(context)?;
+    let call = tokio::select! {
+        call = line.call(&engine, &args.agent, request, options) => call.map_err(Error::VoiceLine)?,
+        () = follow.wished() => return Err(Error::Stopped),
+    };
+    let Call { handle, caller, carried } = call;
+    let mut events = Events::new(handle.run());
+    if !handle.is_new() && follow.needs_history(context) {
+        let records =
+            engine.journal().inspect(handle.run(), None).await.map_err(EngineError::History)?.records;
+        follow.catch_up(&records, &mut events);
+    }
+    match script {
+        Some(script) => {
+            let (turns, left_out) = script.into_caller();
+            if left_out > 0 {
+                context.output.note(format!(
+                    "{left_out} `model` turns of the script are left out: the live model of the line speaks for itself"
+                ));
+            }
+            tokio::spawn(async move {
+                for turn in turns {
+                    if caller.send(Caller::Turn(turn)).await.is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        None => {
+            let types = std::io::stdin().is_terminal();
+            if types {
+                context.output.note("type what the caller says; Ctrl-D hangs up");
+            }
+            std::thread::spawn(move || listen(types, &caller));
+        }
+    }
+    let exit = follow.until_over(&engine, handle, events, context).await;
+    // The run is over, and the socket closes; a provider that does not answer is not waited for.
+    let _ = tokio::time::timeout(CLOSING, carried).await;
+    exit
+}
+
+/// Reads what the caller says, line by line. What a person types is said at once, what a pipe holds in its turn.
+fn listen(types: bool, caller: &mpsc::Sender<Caller>) {
+    let mut stdin = std::io::stdin().lock();
+    for number in 1.. {
+        let Ok(Some(text)) = input::line(&mut stdin, number) else { break };
+        let said = match types {
+            true => Caller::Says(text),
+            false => Caller::Turn(CallerTurn::Says { text, after: None }),
+        };
+        if caller.blocking_send(said).is_err() {
+            return;
+        }
+    }
+    let end = match types {
+        true => Caller::HangsUp,
+        false => Caller::Turn(CallerTurn::HangsUp { after: None }),
+    };
+    // The call may be over.
+    let _ = caller.blocking_send(end);
 }
 
 /// Lets the script and the run speak with each other until one of them is over.

@@ -60,6 +60,11 @@ impl Follow {
         }
     }
 
+    /// Waits for a wish to stop.
+    pub(super) async fn wished(&mut self) {
+        self.signals.next().await;
+    }
+
     /// Waits for the run to begin; a wish to stop gives it up.
     pub(super) async fn until_begun(
         &mut self,

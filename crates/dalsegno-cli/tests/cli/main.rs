@@ -25,6 +25,7 @@ mod generated;
 mod guest;
 mod init;
 mod library;
+mod line;
 mod lineage;
 mod live;
 mod lock;

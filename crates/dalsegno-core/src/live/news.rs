@@ -230,4 +230,6 @@ pub enum EndedBy {
 pub enum Surface {
     /// Both are written down beforehand.
     Script,
+    /// The caller's words reach a session of a provider's Realtime API.
+    Realtime,
 }

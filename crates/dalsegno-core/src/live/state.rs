@@ -209,6 +209,11 @@ impl Live {
         &self.calls
     }
 
+    /// Says whether the session was open once.
+    pub fn has_begun(&self) -> bool {
+        self.line != Line::Waiting
+    }
+
     /// Says whether the connection to the session is lost: nothing is sent before it is there again.
     pub fn is_lost(&self) -> bool {
         self.line == Line::Lost
@@ -256,6 +261,18 @@ impl Live {
     pub(crate) fn call_of(&self, operation: OperationId) -> Option<&LiveCall> {
         let number = self.work_of(operation)?.number;
         self.calls.iter().find(|call| call.work == number)
+    }
+}
+
+impl LiveCall {
+    /// The arguments as the model wrote them.
+    pub fn arguments(&self) -> &str {
+        &self.arguments
+    }
+
+    /// Says whether the call has its output. One that said that it takes longer is an output, too.
+    pub fn is_answered(&self) -> bool {
+        self.answered == Answered::Later
     }
 }
 

@@ -29,8 +29,10 @@
 //!
 //! [`LiveTwin`] is a function of the time and of the commands that it is given: its driver says what time it is.
 
+mod caller;
 mod script;
 mod twin;
 
+pub use caller::CallerTurn;
 pub use script::{LiveScript, LiveScriptError};
 pub use twin::LiveTwin;

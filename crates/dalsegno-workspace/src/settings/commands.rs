@@ -48,12 +48,15 @@ impl Settings {
         });
         let triggers =
             self.triggers.iter().map(|(name, trigger)| (format!("triggers.{name}"), &trigger.secret));
-        secrets.chain(models).chain(servers).chain(triggers).filter_map(
-            |(place, reference)| match reference {
+        let lines = self.lines.iter().filter_map(|(name, line)| {
+            line.api_key.as_ref().map(|reference| (format!("voice.lines.{name}"), reference))
+        });
+        secrets.chain(models).chain(servers).chain(triggers).chain(lines).filter_map(|(place, reference)| {
+            match reference {
                 SecretRef::Command(command) => Some((place, &**command)),
                 _ => None,
-            },
-        )
+            }
+        })
     }
 }
 

@@ -1,6 +1,6 @@
 //! The keys of `dalsegno.toml`.
 
-use super::{bedrock, dispatch, models, serve, tenant_keys, triggers};
+use super::{bedrock, dispatch, models, serve, tenant_keys, triggers, voice};
 use crate::control;
 use crate::shape::{Form, Key, Need, Shape, Tagged};
 
@@ -64,6 +64,11 @@ pub(crate) static FILE: Shape = Shape::new(
             "triggers",
             Form::Map(&Form::Tagged(&triggers::TRIGGER)),
             "Deliveries from outside that start runs, by the last part of their address.",
+        ),
+        Key::new(
+            "voice",
+            Form::Table(&voice::SHAPE),
+            "Over which lines agents with `[voice]` speak with callers.",
         ),
     ],
 );

@@ -20,6 +20,7 @@ mod telemetry;
 mod tenant_keys;
 mod triggers;
 mod url;
+mod voice;
 mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -39,6 +40,7 @@ pub(crate) use self::paths::Paths;
 pub(crate) use self::reach::Reach;
 pub(crate) use self::read::{SettingsRead, default_store, may_name_store, read, secret_settings};
 pub(crate) use self::tenant_keys::KeysPlace;
+pub use self::voice::VoiceLine;
 
 /// The settings of a workspace. All paths are joined with the workspace's folder.
 #[derive(Debug, Clone, PartialEq)]
@@ -76,6 +78,8 @@ pub struct Settings {
     pub serve: ServeSettings,
     /// The deliveries from outside that start runs, by name.
     pub triggers: BTreeMap<String, Trigger>,
+    /// The lines over which agents speak with callers, by name, `[voice.lines]`.
+    pub lines: BTreeMap<String, VoiceLine>,
 }
 
 /// How `dalsegno serve` serves, `[serve]`.

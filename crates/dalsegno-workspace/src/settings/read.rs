@@ -8,7 +8,7 @@ use toml::de::DeTable;
 use super::paths::Paths;
 use super::{
     FILE, KeysPlace, MemoryBinding, ModelBinding, Reach, SecretStoreBinding, Settings, StoreKey, budget,
-    dispatch, models, reach, secrets, serve, servers, telemetry, triggers,
+    dispatch, models, reach, secrets, serve, servers, telemetry, triggers, voice,
 };
 use crate::code::Code;
 use crate::place::Place;
@@ -71,6 +71,7 @@ pub(crate) fn read(report: &Report, table: &DeTable<'_>, root: &Path) -> Setting
         telemetry: telemetry::read(&file, &paths),
         serve: serve::read(&file, &paths),
         triggers: triggers::read(&file, &paths),
+        lines: voice::read(&file, &paths),
     };
     SettingsRead { settings, store_is_known, keys: models.keys }
 }

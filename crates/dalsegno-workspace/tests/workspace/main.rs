@@ -11,6 +11,7 @@ mod corpus;
 mod evals;
 mod example;
 mod layers;
+mod lines;
 mod lock;
 mod names;
 mod provider_tools;

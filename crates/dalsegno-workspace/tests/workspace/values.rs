@@ -9,7 +9,7 @@ use dalsegno_core::{
 };
 use dalsegno_workspace::{
     Access, AgentFile, AwsKeyBinding, DispatchSettings, EnvValue, FileGrant, Lifetime, ModelBinding,
-    OidcTenant, SecretCommand, SecretGrant, SecretRef, ServerLimits, TenantKey, Workspace,
+    OidcTenant, SecretCommand, SecretGrant, SecretRef, ServerLimits, TenantKey, VoiceLine, Workspace,
 };
 use serde_json::json;
 
@@ -68,6 +68,14 @@ fn every_key_of_the_settings_arrives() {
     assert_eq!(sign_in.client_id, "dalsegno");
     assert_eq!(sign_in.client_secret, Some(SecretRef::Env("OIDC_SECRET".to_owned())));
     assert_eq!(sign_in.scopes, ["email", "profile"]);
+
+    let line = VoiceLine {
+        model: "gpt-realtime-2.1".to_owned(),
+        base_url: Some("https://voice.example.com/v1".to_owned()),
+        api_key: Some(SecretRef::Env("VOICE_KEY".to_owned())),
+        max_calls: 8,
+    };
+    assert_eq!(settings.lines["front"], line);
 
     let server = &settings.servers["files"];
     assert_eq!(server.module, root.join("files.bin"));
@@ -257,7 +265,14 @@ fn a_program_that_prints_a_secret_is_found_wherever_it_is_named() {
     let SecretRef::Command(webhook) = &settings.secrets["webhook"] else { panic!() };
     assert_eq!(webhook.program, root.join("bin/print-webhook-key"), "a path is the workspace's");
     let named: Vec<String> = settings.secret_commands().map(|(section, _)| section).collect();
-    let others = ["servers.crm", "servers.files", "servers.notes", "servers.tickets", "triggers.payments"];
+    let others = [
+        "servers.crm",
+        "servers.files",
+        "servers.notes",
+        "servers.tickets",
+        "triggers.payments",
+        "voice.lines.front",
+    ];
     assert_eq!(named, [&["secrets", "models.default"][..], &others].concat());
 }
 

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The crates that decide and never act: no clock, file, thread, environment or hash order, in them or below them.
-const PURE: [&str; 3] = ["dalsegno-core", "dalsegno-expr", "dalsegno-tools"];
+const PURE: [&str; 4] = ["dalsegno-core", "dalsegno-expr", "dalsegno-realtime", "dalsegno-tools"];
 
 /// Returns the root of the repository.
 fn root() -> PathBuf {

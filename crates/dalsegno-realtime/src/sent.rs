@@ -1,0 +1,103 @@
+//! The frames that are sent.
+
+use alloc::string::{String, ToString as _};
+use alloc::vec::Vec;
+
+use dalsegno_core::OperationId;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::dialogue::Item;
+use crate::session::Tool;
+
+/// How the live model is to behave from here on.
+pub(crate) fn session(event_id: &str, instructions: Option<&str>, tools: &[Tool]) -> String {
+    #[derive(Serialize)]
+    struct Update<'a> {
+        r#type: &'static str,
+        event_id: &'a str,
+        session: OfSession<'a>,
+    }
+    #[derive(Serialize)]
+    struct OfSession<'a> {
+        r#type: &'static str,
+        output_modalities: [&'static str; 1],
+        instructions: &'a str,
+        tools: Vec<Function<'a>>,
+        tool_choice: &'static str,
+    }
+    #[derive(Serialize)]
+    struct Function<'a> {
+        r#type: &'static str,
+        name: &'a str,
+        description: &'a str,
+        parameters: &'a dalsegno_core::OrderedJson,
+    }
+    let tools = tools.iter().map(|tool| Function {
+        r#type: "function",
+        name: &tool.name,
+        description: &tool.description,
+        parameters: &tool.parameters,
+    });
+    let session = OfSession {
+        r#type: "realtime",
+        output_modalities: ["text"],
+        instructions: instructions.unwrap_or_default(),
+        tools: tools.collect(),
+        tool_choice: "auto",
+    };
+    let update = Update { r#type: "session.update", event_id, session };
+    // Keys are texts, and no value can fail.
+    serde_json::to_string(&update).unwrap_or_default()
+}
+
+/// A change of the session that changes nothing: whether the provider acknowledges it shows whether it is there.
+pub(crate) fn probe(event_id: &str) -> String {
+    json!({ "type": "session.update", "event_id": event_id, "session": { "type": "realtime" } }).to_string()
+}
+
+/// An item for the conversation.
+pub(crate) fn item(event_id: &str, item_id: &str, item: &Item) -> String {
+    let message = |role: &str, kind: &str, text: &str| json!({ "id": item_id, "type": "message", "role": role, "content": [{ "type": kind, "text": text }] });
+    let item = match item {
+        Item::Caller(text) => message("user", "input_text", text),
+        Item::Agent(text) => message("assistant", "output_text", text),
+        Item::Note(text) => message("system", "input_text", text),
+        Item::Call { call_id, name, arguments } => json!({
+            "id": item_id, "type": "function_call", "status": "completed",
+            "call_id": call_id, "name": name, "arguments": arguments,
+        }),
+        Item::Output { call_id, content } => {
+            json!({ "id": item_id, "type": "function_call_output", "call_id": call_id, "output": content })
+        }
+    };
+    json!({ "type": "conversation.item.create", "event_id": event_id, "item": item }).to_string()
+}
+
+/// A wish for a response, for a command.
+pub(crate) fn respond(command: OperationId, instructions: Option<&str>, tools: bool) -> String {
+    let id = command.to_string();
+    let mut response = json!({ "metadata": { "command": &id } });
+    set(&mut response, "instructions", instructions.map(Value::from));
+    set(&mut response, "tool_choice", (!tools).then(|| "none".into()));
+    json!({ "type": "response.create", "event_id": &id, "response": response }).to_string()
+}
+
+/// A wish for the response to the caller's words.
+pub(crate) fn turn(event_id: &str) -> String {
+    let response = json!({ "metadata": { "turn": event_id } });
+    json!({ "type": "response.create", "event_id": event_id, "response": response }).to_string()
+}
+
+/// Ends the response that is active.
+pub(crate) fn cancel(event_id: &str, response: Option<&str>) -> String {
+    let mut cancel = json!({ "type": "response.cancel", "event_id": event_id });
+    set(&mut cancel, "response_id", response.map(Value::from));
+    cancel.to_string()
+}
+
+fn set(object: &mut Value, key: &str, value: Option<Value>) {
+    if let (Some(object), Some(value)) = (object.as_object_mut(), value) {
+        object.insert(key.into(), value);
+    }
+}

@@ -1,0 +1,46 @@
+//! The frames that are sent, written down for the check against the types of the official SDK (`cargo xtask realtime`).
+
+use dalsegno_core::{CommandKind, TEXT_BYTES_MAX};
+use serde_json::{Value, json};
+
+use crate::{Line, output, respond};
+
+/// Every kind of frame that a session sends, as a call sends it.
+fn every_frame() -> Vec<Value> {
+    let mut line = Line::new(crate::settings());
+    line.command(0, CommandKind::Session { instructions: "You are the desk.".into() });
+    line.connect();
+    line.command(1, CommandKind::Respond { instructions: Some("Greet.".into()), tools: false });
+    line.begins("r0", json!({}));
+    line.say("A table?");
+    line.ends("r0", "cancelled");
+    line.begins("r1", json!({ "turn": "t" }));
+    line.asks("r1", "c1", "completed");
+    line.frame(json!({ "type": "response.output_text.done", "response_id": "r1", "text": "I look." }));
+    line.ends("r1", "completed");
+    let id = line.command(2, output("c1"));
+    line.frame(json!({ "type": "conversation.item.added", "item": { "id": id.to_string() , "type": "function_call_output", "call_id": "c1" } }));
+    let note = line.command(3, CommandKind::Note { text: "x".repeat(TEXT_BYTES_MAX) });
+    line.frame(json!({ "type": "conversation.item.added", "item": { "id": note.to_string(), "type": "message", "role": "system" } }));
+    line.command(4, respond());
+    line.lose();
+    line.connect();
+    line.frame(json!({ "type": "session.updated", "session": {} }));
+    line.wait(60_000);
+    line.sent
+}
+
+#[test]
+fn the_frames_that_are_checked_are_those_that_are_sent() {
+    let sent: Vec<String> = every_frame().iter().map(Value::to_string).collect();
+    let sent = sent.join("\n") + "\n";
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/frames/sent.jsonl");
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::write(path, &sent).unwrap();
+    }
+    assert_eq!(
+        std::fs::read_to_string(path).unwrap(),
+        sent,
+        "run the test with UPDATE=1, and look at the change"
+    );
+}

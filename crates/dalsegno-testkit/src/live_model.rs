@@ -1,0 +1,225 @@
+//! A live model at a provider, over real sockets: the Realtime API as it is documented, with answers that are written down.
+//!
+//! It is strict about what it takes, says why it refuses, and keeps a book of all that it was sent. A session ends with its
+//! socket, as that of OpenAI over WebSocket does.
+
+mod session;
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde_json::{Value, json};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use tokio_tungstenite::accept_hdr_async;
+use tokio_tungstenite::tungstenite::handshake::server::{ErrorResponse, Request, Response};
+use tokio_tungstenite::tungstenite::http::StatusCode;
+
+/// What the live model says and does in one response.
+#[derive(Debug, Clone, Default)]
+pub struct LiveAnswer {
+    /// Its words.
+    pub text: String,
+    /// The tools that it asks for: the name, as models see it, and the arguments as JSON.
+    pub calls: Vec<(String, String)>,
+    /// It speaks until it is cancelled; what it asks for is cut then.
+    pub holds: bool,
+    /// What goes wrong.
+    pub fault: Option<LiveFault>,
+}
+
+impl LiveAnswer {
+    /// Says this.
+    pub fn says(text: &str) -> Self {
+        Self { text: text.into(), ..Self::default() }
+    }
+
+    /// Says nothing and asks for a tool.
+    pub fn asks(tool: &str, arguments: &Value) -> Self {
+        Self { calls: vec![(tool.into(), arguments.to_string())], ..Self::default() }
+    }
+
+    /// The same until it is cancelled.
+    #[must_use]
+    pub fn held(self) -> Self {
+        Self { holds: true, ..self }
+    }
+
+    /// The same with something that goes wrong.
+    #[must_use]
+    pub fn with(self, fault: LiveFault) -> Self {
+        Self { fault: Some(fault), ..self }
+    }
+}
+
+/// What goes wrong in a response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LiveFault {
+    /// The socket is lost before the response begins.
+    LostBefore,
+    /// It is lost when the response has begun.
+    LostWithin,
+    /// It is lost when the response has ended.
+    LostAfter,
+    /// Frames come that nobody should send, with the response among them.
+    Garbage,
+    /// A second response is active, which nobody asked for, until it has ended by itself.
+    Other,
+}
+
+/// All that the provider was sent, and what it made of it.
+#[derive(Debug, Clone, Default)]
+pub struct LiveBook {
+    /// The frames, each with the number of its session.
+    pub frames: Vec<(u32, Value)>,
+    /// The codes of the errors that it answered with.
+    pub errors: Vec<String>,
+    /// The conversation of the last session: all items.
+    pub items: Vec<Value>,
+    /// How many sessions there were.
+    pub sessions: u32,
+    /// How many connections were refused for their key.
+    pub refused: u32,
+}
+
+impl LiveBook {
+    /// How many frames of a kind came.
+    pub fn count(&self, kind: &str) -> usize {
+        self.frames.iter().filter(|(_, frame)| frame["type"] == kind).count()
+    }
+
+    /// The outputs of a call in the last session.
+    pub fn outputs(&self, call_id: &str) -> Vec<&str> {
+        let outputs = self
+            .items
+            .iter()
+            .filter(|item| item["type"] == "function_call_output" && item["call_id"] == call_id);
+        outputs.filter_map(|item| item["output"].as_str()).collect()
+    }
+
+    /// The calls of the last session, in order.
+    pub fn calls(&self) -> Vec<&str> {
+        let calls = self.items.iter().filter(|item| item["type"] == "function_call");
+        calls.filter_map(|item| item["call_id"].as_str()).collect()
+    }
+}
+
+/// What all sessions share.
+#[derive(Debug, Default)]
+struct Shared {
+    book: Mutex<LiveBook>,
+    answers: Mutex<VecDeque<LiveAnswer>>,
+    key: Option<String>,
+    changed: Notify,
+}
+
+impl Shared {
+    fn book(&self) -> MutexGuard<'_, LiveBook> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn next_answer(&self) -> Option<LiveAnswer> {
+        self.answers.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+    }
+}
+
+/// A provider of a live model. Dropped, it is gone.
+#[derive(Debug)]
+pub struct LiveModel {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    serves: JoinHandle<()>,
+}
+
+impl LiveModel {
+    /// Starts it on this machine. What it has no answer for is answered with `Yes.`
+    ///
+    /// # Errors
+    /// When there is no port.
+    pub async fn start(answers: impl IntoIterator<Item = LiveAnswer>) -> std::io::Result<Self> {
+        Self::listen(0, None, answers).await
+    }
+
+    /// Starts it at this port, for those who have this key.
+    ///
+    /// # Errors
+    /// When the port is taken.
+    pub async fn listen(
+        port: u16,
+        key: Option<&str>,
+        answers: impl IntoIterator<Item = LiveAnswer>,
+    ) -> std::io::Result<Self> {
+        let listener = TcpListener::bind(("127.0.0.1", port)).await?;
+        let address = listener.local_addr()?;
+        let answers = Mutex::new(answers.into_iter().collect());
+        let shared = Arc::new(Shared { answers, key: key.map(str::to_owned), ..Shared::default() });
+        let theirs = Arc::clone(&shared);
+        let serves = tokio::spawn(async move {
+            let mut sessions = tokio::task::JoinSet::new();
+            loop {
+                if let Ok((stream, _)) = listener.accept().await {
+                    let shared = Arc::clone(&theirs);
+                    sessions.spawn(async move {
+                        // One whose socket breaks is over.
+                        let _ = serve(stream, shared).await;
+                    });
+                }
+            }
+        });
+        Ok(Self { address, shared, serves })
+    }
+
+    /// The address for `base_url`.
+    pub fn base_url(&self) -> String {
+        format!("http://{}/v1", self.address)
+    }
+
+    /// What it was sent so far.
+    pub fn book(&self) -> LiveBook {
+        self.shared.book().clone()
+    }
+
+    /// Waits until the book is so.
+    pub async fn until(&self, is_so: impl Fn(&LiveBook) -> bool) {
+        loop {
+            let changed = self.shared.changed.notified();
+            if is_so(&self.shared.book()) {
+                return;
+            }
+            changed.await;
+        }
+    }
+}
+
+impl Drop for LiveModel {
+    fn drop(&mut self) {
+        self.serves.abort();
+    }
+}
+
+#[expect(clippy::result_large_err, reason = "the library refuses connections by this type")]
+async fn serve(stream: TcpStream, shared: Arc<Shared>) -> Result<(), tokio_tungstenite::tungstenite::Error> {
+    let check = |request: &Request, response: Response| -> Result<Response, ErrorResponse> {
+        let refused = |status: StatusCode, why: &str| {
+            let mut refused = ErrorResponse::new(Some(json!({ "error": { "message": why } }).to_string()));
+            *refused.status_mut() = status;
+            refused
+        };
+        if request.uri().path() != "/v1/realtime"
+            || !request.uri().query().is_some_and(|q| q.contains("model="))
+        {
+            return Err(refused(StatusCode::NOT_FOUND, "no such address"));
+        }
+        let given = request.headers().get("authorization").and_then(|value| value.to_str().ok());
+        let expected = shared.key.as_ref().map(|key| format!("Bearer {key}"));
+        if expected.is_some() && given != expected.as_deref() {
+            shared.book().refused += 1;
+            return Err(refused(StatusCode::UNAUTHORIZED, "wrong key"));
+        }
+        Ok(response)
+    };
+    let stream = accept_hdr_async(stream, check).await?;
+    session::Served::new(stream, Arc::clone(&shared)).serve().await
+}

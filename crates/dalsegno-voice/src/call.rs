@@ -1,0 +1,270 @@
+//! One call: the run, the socket of the live model and the caller, until one of them ends it.
+
+use std::future::pending;
+use std::sync::Arc;
+use std::time::Duration;
+
+use dalsegno_core::{LiveCommand, LiveNews};
+use dalsegno_realtime::{LiveSession, Output, reconnect_after};
+use dalsegno_runtime::RunHandle;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use crate::caller::{Caller, Dropped, Turns};
+use crate::socket::{Endpoint, NoSocket, Socket};
+
+/// How long the run may take no news before the call is let go of.
+const STALLED: Duration = Duration::from_secs(10);
+
+/// How often a session that was never open is tried: four seconds, in which nobody has said anything.
+const FIRST_ATTEMPTS: u32 = 5;
+
+/// How long a session has to be open before the next loss counts as the first one.
+const STEADY_MS: u64 = 5_000;
+
+/// A call that this process carries.
+#[derive(Debug)]
+pub struct Call {
+    /// The run.
+    pub handle: RunHandle,
+    /// What the caller does. When this is dropped, the caller hangs up, unless a turn that waits is to do so.
+    pub caller: mpsc::Sender<Caller>,
+    /// What carries the words. It ends with the run.
+    pub carried: JoinHandle<()>,
+}
+
+/// The socket, or the way to one.
+enum Link {
+    /// The next attempt is at this time of the call.
+    Waiting(u64),
+    Opening(JoinHandle<Result<Box<Socket>, NoSocket>>),
+    Open(Box<Socket>),
+}
+
+/// What came of the socket.
+enum Came {
+    Time,
+    Opened(Result<Box<Socket>, NoSocket>),
+    Frame(String),
+    Lost(String),
+}
+
+impl Link {
+    /// The next thing that comes of it. It may be dropped and asked again.
+    async fn next(&mut self, began: Instant) -> Came {
+        match self {
+            Self::Waiting(at) => {
+                sleep_until(began + Duration::from_millis(*at)).await;
+                Came::Time
+            }
+            Self::Opening(opening) => match opening.await {
+                Ok(opened) => Came::Opened(opened),
+                Err(error) => Came::Opened(Err(NoSocket { reason: error.to_string(), may_pass: false })),
+            },
+            Self::Open(socket) => match socket.next().await {
+                Ok(frame) => Came::Frame(frame),
+                Err(reason) => Came::Lost(reason),
+            },
+        }
+    }
+}
+
+/// Carries the words of a call.
+pub(crate) struct Carrier {
+    began: Instant,
+    session: LiveSession,
+    endpoint: Arc<Endpoint>,
+    link: Link,
+    /// Attempts since the last steady session.
+    attempts: u32,
+    was_open: bool,
+    /// When the session was opened that is there.
+    open_since: Option<u64>,
+    news: mpsc::Sender<LiveNews>,
+    commands: mpsc::UnboundedReceiver<LiveCommand>,
+    said: mpsc::Receiver<Caller>,
+    turns: Turns,
+    is_listening: bool,
+}
+
+impl Carrier {
+    pub(crate) fn new(
+        session: LiveSession,
+        endpoint: Arc<Endpoint>,
+        news: mpsc::Sender<LiveNews>,
+        commands: mpsc::UnboundedReceiver<LiveCommand>,
+        said: mpsc::Receiver<Caller>,
+    ) -> Self {
+        Self {
+            began: Instant::now(),
+            session,
+            endpoint,
+            link: Link::Waiting(0),
+            attempts: 0,
+            was_open: false,
+            open_since: None,
+            news,
+            commands,
+            said,
+            turns: Turns::default(),
+            is_listening: true,
+        }
+    }
+
+    fn now(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// Carries the call to its end.
+    pub(crate) async fn carry(mut self) {
+        while self.turn().await {}
+        match self.link {
+            Link::Open(socket) => socket.close().await,
+            Link::Opening(opening) => opening.abort(),
+            Link::Waiting(_) => {}
+        }
+        let counts = self.session.counts();
+        tracing::debug!(?counts, "the call is not carried any more");
+    }
+
+    /// One thing that happens; whether the call continues.
+    async fn turn(&mut self) -> bool {
+        let now = self.now();
+        self.turns.look(now, &self.session);
+        let wakes_at = [self.session.wakes_at(), self.turns.at()].into_iter().flatten().min();
+        let began = self.began;
+        let wakes = async {
+            match wakes_at {
+                Some(at) => sleep_until(began + Duration::from_millis(at)).await,
+                None => pending().await,
+            }
+        };
+        let mut dropped = None;
+        let output = tokio::select! {
+            command = self.commands.recv() => match command {
+                Some(command) => self.session.command(now_of(began), &command),
+                // The run is over, or this process has let go of it.
+                None => return false,
+            },
+            said = self.said.recv(), if self.is_listening => self.hear(said),
+            came = self.link.next(began) => self.came(came),
+            () = wakes => {
+                let now = now_of(began);
+                let output = self.session.tick(now);
+                let is_still = output == Output::default();
+                match is_still.then(|| self.turns.take(now, &mut self.session)).flatten() {
+                    Some((output, cut)) => {
+                        dropped = cut;
+                        output
+                    }
+                    None => output,
+                }
+            }
+        };
+        self.perform(output, dropped).await
+    }
+
+    fn hear(&mut self, said: Option<Caller>) -> Output {
+        let now = self.now();
+        match said {
+            Some(Caller::Says(text)) => self.session.say(now, &text),
+            Some(Caller::Turn(turn)) => {
+                self.turns.push(turn);
+                Output::default()
+            }
+            Some(Caller::HangsUp) => self.session.hang_up(now, "hung up"),
+            None => {
+                self.is_listening = false;
+                // Whoever spoke may have said already that the caller hangs up in the end.
+                match self.turns.hangs_up() {
+                    true => Output::default(),
+                    false => self.session.hang_up(now, "hung up"),
+                }
+            }
+        }
+    }
+
+    fn came(&mut self, came: Came) -> Output {
+        let now = self.now();
+        match came {
+            Came::Time => {
+                let endpoint = Arc::clone(&self.endpoint);
+                self.link = Link::Opening(tokio::spawn(async move { endpoint.open().await.map(Box::new) }));
+                Output::default()
+            }
+            Came::Opened(Ok(socket)) => {
+                self.link = Link::Open(socket);
+                self.session.connected(now);
+                Output::default()
+            }
+            Came::Opened(Err(NoSocket { reason, may_pass })) => {
+                self.attempts = self.attempts.saturating_add(1);
+                if !may_pass || (!self.was_open && self.attempts >= FIRST_ATTEMPTS) {
+                    return self.session.fail(now, &reason);
+                }
+                tracing::warn!(%reason, attempts = self.attempts, "no session of the live model");
+                self.link = Link::Waiting(now.saturating_add(reconnect_after(self.attempts)));
+                Output::default()
+            }
+            Came::Frame(frame) => {
+                let output = self.session.frame(now, &frame);
+                if self.session.is_open() && self.open_since.is_none() {
+                    (self.was_open, self.open_since) = (true, Some(now));
+                }
+                output
+            }
+            Came::Lost(reason) => self.session.lost(now, &reason),
+        }
+    }
+
+    /// Does what follows; whether the call continues.
+    async fn perform(&mut self, output: Output, dropped: Option<Dropped>) -> bool {
+        let mut output = output;
+        loop {
+            for news in output.news {
+                // A run that takes nothing for so long does not hear the call.
+                match timeout(STALLED, self.news.send(news)).await {
+                    Ok(Ok(())) => {}
+                    Ok(Err(_)) | Err(_) => return false,
+                }
+            }
+            if self.session.is_over() {
+                return false;
+            }
+            if output.close {
+                self.reconnect(dropped).await;
+                return true;
+            }
+            let Link::Open(socket) = &mut self.link else { return true };
+            if output.frames.is_empty() {
+                return true;
+            }
+            match socket.send(output.frames).await {
+                Ok(()) => return true,
+                Err(reason) => output = self.session.lost(self.now(), &reason),
+            }
+        }
+    }
+
+    /// The socket is lost: the next attempt is made after a while.
+    async fn reconnect(&mut self, dropped: Option<Dropped>) {
+        let now = self.now();
+        if self.open_since.take().is_some_and(|since| now.saturating_sub(since) >= STEADY_MS) {
+            self.attempts = 0;
+        }
+        let wait = match dropped {
+            Some(Dropped(lasts)) => u64::try_from(lasts.as_millis()).unwrap_or(u64::MAX),
+            None => reconnect_after(self.attempts),
+        };
+        self.attempts = self.attempts.saturating_add(1);
+        let before = std::mem::replace(&mut self.link, Link::Waiting(now.saturating_add(wait)));
+        if let Link::Open(socket) = before {
+            socket.close().await;
+        }
+    }
+}
+
+fn now_of(began: Instant) -> u64 {
+    u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX)
+}

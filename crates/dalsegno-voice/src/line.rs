@@ -1,0 +1,118 @@
+//! A line of the workspace.
+
+use std::sync::Arc;
+
+use dalsegno_core::{AgentName, AgentRequest, Surface};
+use dalsegno_realtime::{LiveSession, Settings};
+use dalsegno_runtime::{Conversation, Engine, EngineError, StartOptions};
+use tokio::sync::{Semaphore, mpsc};
+
+use crate::call::{Call, Carrier};
+use crate::socket::Endpoint;
+
+/// How much of the caller may wait.
+const CALLER_MAX: usize = 64;
+
+/// Why there is no call.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LineError {
+    /// The workspace has no such line.
+    #[error("there is no line `{name}` in dalsegno.toml{}", known(known_lines))]
+    Unknown {
+        /// The name.
+        name: String,
+        /// The lines that it has.
+        known_lines: Vec<String>,
+    },
+    /// The address of the line, or the TLS of this system, cannot be used.
+    #[error("the line `{name}` cannot be used: {message}")]
+    Unusable {
+        /// The line.
+        name: String,
+        /// Why not.
+        message: String,
+    },
+    /// The line has as many calls as it may have.
+    #[error("the line `{name}` has {max_calls} calls, as many as `max_calls` allows")]
+    Full {
+        /// The line.
+        name: String,
+        /// The limit.
+        max_calls: usize,
+    },
+    /// The call cannot be begun or written down.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+}
+
+fn known(lines: &[String]) -> String {
+    match lines {
+        [] => ", which has no `[voice.lines]`".to_owned(),
+        lines => format!(": it has {}", lines.join(", ")),
+    }
+}
+
+/// A line over which agents speak with callers, as long as it has room.
+#[derive(Debug, Clone)]
+pub struct Line {
+    name: String,
+    endpoint: Arc<Endpoint>,
+    max_calls: usize,
+    room: Arc<Semaphore>,
+}
+
+impl Line {
+    /// The line of this name. Nothing is dialled.
+    ///
+    /// # Errors
+    /// When the workspace has no such line, or its address cannot be used.
+    pub fn open(engine: &Engine, name: &str) -> Result<Self, LineError> {
+        let workspace = engine.workspace();
+        let lines = &workspace.settings.lines;
+        let settings = lines.get(name).ok_or_else(|| LineError::Unknown {
+            name: name.to_owned(),
+            known_lines: lines.keys().cloned().collect(),
+        })?;
+        let endpoint = Endpoint::new(settings, engine.line_key(settings))
+            .map_err(|message| LineError::Unusable { name: name.to_owned(), message })?;
+        let max_calls = settings.max_calls;
+        let room = Arc::new(Semaphore::new(max_calls));
+        Ok(Self { name: name.to_owned(), endpoint: Arc::new(endpoint), max_calls, room })
+    }
+
+    /// Begins a call of an agent. With the key of a call that is not over, this process attaches to it: a new session of the live model
+    /// is given what was said and done, and what its session before had not taken is sent again, under the same ids.
+    ///
+    /// # Errors
+    /// When the line is full, there is no such agent, it has no `[voice]`, another process performs the call, or it cannot be
+    /// written down.
+    pub async fn call(
+        &self,
+        engine: &Engine,
+        agent: &AgentName,
+        request: AgentRequest,
+        options: StartOptions,
+    ) -> Result<Call, LineError> {
+        let Ok(room) = Arc::clone(&self.room).try_acquire_owned() else {
+            return Err(LineError::Full { name: self.name.clone(), max_calls: self.max_calls });
+        };
+        let conversation = engine.converse(agent, Surface::Realtime, request, options).await?;
+        let Conversation { handle, news, commands } = conversation;
+        let run = handle.run();
+        let settings = async {
+            let config = engine.journal().configuration(run).await?;
+            let fold = engine.journal().fold_from_snapshot(run, &config).await?;
+            Ok(Settings::of(&config, fold.state()))
+        };
+        let settings = settings.await.map_err(EngineError::History)?;
+        let (caller, said) = mpsc::channel(CALLER_MAX);
+        let session = LiveSession::new(settings);
+        let carrier = Carrier::new(session, Arc::clone(&self.endpoint), news, commands, said);
+        let carried = tokio::spawn(async move {
+            carrier.carry().await;
+            drop(room);
+        });
+        Ok(Call { handle, caller, carried })
+    }
+}

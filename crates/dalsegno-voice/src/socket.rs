@@ -1,0 +1,263 @@
+//! The socket of a live model: dialled, opened, written within a time.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use dalsegno_net::{Egress, EgressError, Origin, Scheme, StatusCode, Url, error_chain, tls_config};
+use dalsegno_realtime::FRAME_BYTES_MAX;
+use dalsegno_secrets::{Reveal, Secret};
+use dalsegno_workspace::VoiceLine;
+use futures::{SinkExt as _, StreamExt as _};
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
+use tokio_tungstenite::tungstenite::http::header::{AUTHORIZATION, HeaderValue, USER_AGENT};
+use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
+use tokio_tungstenite::tungstenite::{Error as SocketError, Message};
+use tokio_tungstenite::{WebSocketStream, client_async_with_config};
+
+/// The longest that a connection, its TLS and its opening may take, each.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The longest that a write may take.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Most bytes of a reason that are told.
+const REASON_BYTES: usize = 512;
+
+/// Where the live model of a line is.
+pub(crate) struct Endpoint {
+    url: Url,
+    origin: Origin,
+    egress: Egress,
+    /// The address as errors show it.
+    shown: String,
+    tls: Option<TlsConnector>,
+    key: Option<Arc<dyn Reveal>>,
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Endpoint").field("url", &self.shown).finish_non_exhaustive()
+    }
+}
+
+/// Why there is no socket.
+#[derive(Debug)]
+pub(crate) struct NoSocket {
+    pub(crate) reason: String,
+    /// Whether a further attempt may succeed.
+    pub(crate) may_pass: bool,
+}
+
+impl NoSocket {
+    fn passing(reason: impl Into<String>) -> Self {
+        Self { reason: reason.into(), may_pass: true }
+    }
+
+    fn lasting(reason: impl Into<String>) -> Self {
+        Self { reason: reason.into(), may_pass: false }
+    }
+}
+
+impl Endpoint {
+    /// The endpoint of a line.
+    ///
+    /// # Errors
+    /// In words, when its address is none, or the certificates of this system cannot be used.
+    pub(crate) fn new(line: &VoiceLine, key: Option<Arc<dyn Reveal>>) -> Result<Self, String> {
+        let base = line.base_url.as_deref().unwrap_or(VoiceLine::BASE_URL);
+        let mut url: Url = format!("{}/realtime", base.trim_end_matches('/'))
+            .parse()
+            .map_err(|error| format!("`base_url` is no address: {error}"))?;
+        url.query_pairs_mut().append_pair("model", &line.model);
+        let origin = Origin::of(&url).map_err(|error| error_chain(&error))?;
+        let is_secure = origin.scheme() == Scheme::Https;
+        let tls = match is_secure {
+            true => {
+                let config = tls_config(true).map_err(|error| error_chain(&error))?;
+                Some(TlsConnector::from(Arc::new(config)))
+            }
+            false => None,
+        };
+        let egress = Egress::new([origin.clone()]);
+        let mut shown = url.clone();
+        shown.set_query(None);
+        Ok(Self { url, origin, egress, shown: shown.into(), tls, key })
+    }
+
+    /// Opens a socket. A key that is refused is read once more: it may have changed.
+    pub(crate) async fn open(&self) -> Result<Socket, NoSocket> {
+        let key = match &self.key {
+            None => None,
+            Some(key) => Some(key.reveal().await.map_err(|error| NoSocket {
+                reason: format!("cannot read the key of the line: {error}"),
+                may_pass: error.transient,
+            })?),
+        };
+        match self.attempt(key.as_ref()).await {
+            Err(Refused::Key(refused)) => {
+                let (Some(key), Some(old)) = (&self.key, &key) else { return Err(refused) };
+                match key.renew(old).await {
+                    Ok(Some(new)) => self.attempt(Some(&new)).await.map_err(Refused::into_inner),
+                    Ok(None) | Err(_) => Err(refused),
+                }
+            }
+            other => other.map_err(Refused::into_inner),
+        }
+    }
+
+    async fn attempt(&self, key: Option<&Secret>) -> Result<Socket, Refused> {
+        let mut request = self
+            .url
+            .as_str()
+            .replacen("http", "ws", 1)
+            .into_client_request()
+            .map_err(|error| NoSocket::lasting(format!("`{}` is no address: {error}", self.shown)))?;
+        let headers = request.headers_mut();
+        headers.insert(USER_AGENT, HeaderValue::from_static(concat!("dalsegno/", env!("CARGO_PKG_VERSION"))));
+        if let Some(key) = key {
+            let mut value = HeaderValue::try_from(format!("Bearer {}", key.expose())).map_err(|_| {
+                NoSocket::lasting("the key of the line has characters that no header can hold")
+            })?;
+            value.set_sensitive(true);
+            headers.insert(AUTHORIZATION, value);
+        }
+        let stream = self.connect().await?;
+        let config = WebSocketConfig::default()
+            .max_message_size(Some(FRAME_BYTES_MAX))
+            .max_frame_size(Some(FRAME_BYTES_MAX));
+        let opened = timeout(OPEN_TIMEOUT, client_async_with_config(request, stream, Some(config))).await;
+        match opened {
+            Ok(Ok((stream, _))) => Ok(Socket { stream }),
+            Ok(Err(SocketError::Http(response))) => Err(self.refused(response.status())),
+            Ok(Err(error)) => Err(NoSocket::passing(format!("`{}`: {error}", self.shown)).into()),
+            Err(_) => Err(NoSocket::passing(format!("`{}` does not open the socket", self.shown)).into()),
+        }
+    }
+
+    fn refused(&self, status: StatusCode) -> Refused {
+        let reason = format!("`{}` refuses the connection: {status}", self.shown);
+        match status.as_u16() {
+            401 | 403 => Refused::Key(NoSocket::lasting(reason)),
+            408 | 409 | 425 | 429 | 500.. => NoSocket::passing(reason).into(),
+            _ => NoSocket::lasting(reason).into(),
+        }
+    }
+
+    /// Connects to one of the checked addresses.
+    async fn connect(&self) -> Result<Box<dyn Stream>, NoSocket> {
+        let addresses = self.egress.check(&self.origin).await.map_err(|error| NoSocket {
+            may_pass: matches!(error, EgressError::Unresolved { .. }),
+            reason: error_chain(&error),
+        })?;
+        let mut last = NoSocket::passing(format!("`{}` has no address", self.shown));
+        for address in addresses {
+            match self.connect_to(address).await {
+                Ok(stream) => return Ok(stream),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    async fn connect_to(&self, address: SocketAddr) -> Result<Box<dyn Stream>, NoSocket> {
+        let unreachable =
+            |message: String| NoSocket::passing(format!("cannot reach `{}`: {message}", self.shown));
+        let stream = match timeout(OPEN_TIMEOUT, TcpStream::connect(address)).await {
+            Ok(stream) => stream.map_err(|error| unreachable(error.to_string()))?,
+            Err(_) => return Err(unreachable("no connection in 10 s".to_owned())),
+        };
+        // A frame is short, and the caller waits for it.
+        let _ = stream.set_nodelay(true);
+        let Some(tls) = &self.tls else { return Ok(Box::new(stream)) };
+        let host = self.url.host_str().unwrap_or_default().trim_matches(['[', ']']).to_owned();
+        let name = ServerName::try_from(host).map_err(|error| NoSocket::lasting(error.to_string()))?;
+        match timeout(OPEN_TIMEOUT, tls.connect(name, stream)).await {
+            Ok(stream) => Ok(Box::new(stream.map_err(|error| unreachable(error.to_string()))?)),
+            Err(_) => Err(unreachable("no TLS in 10 s".to_owned())),
+        }
+    }
+}
+
+/// Why an attempt failed.
+enum Refused {
+    /// For its key.
+    Key(NoSocket),
+    Otherwise(NoSocket),
+}
+
+impl Refused {
+    fn into_inner(self) -> NoSocket {
+        match self {
+            Self::Key(inner) | Self::Otherwise(inner) => inner,
+        }
+    }
+}
+
+impl From<NoSocket> for Refused {
+    fn from(inner: NoSocket) -> Self {
+        Self::Otherwise(inner)
+    }
+}
+
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+
+/// An open socket.
+pub(crate) struct Socket {
+    stream: WebSocketStream<Box<dyn Stream>>,
+}
+
+impl Socket {
+    /// The next text of the provider; at the end of the socket, why it ended.
+    pub(crate) async fn next(&mut self) -> Result<String, String> {
+        loop {
+            match self.stream.next().await {
+                Some(Ok(Message::Text(text))) => return Ok(text.as_str().to_owned()),
+                // Pings are answered with the next write or read; other messages are none of this protocol.
+                Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Binary(_) | Message::Frame(_))) => {}
+                Some(Ok(Message::Close(frame))) => {
+                    return Err(match frame {
+                        Some(frame) => {
+                            cut(format!("the provider closes it: {} {}", frame.code, frame.reason))
+                        }
+                        None => "the provider closes it".to_owned(),
+                    });
+                }
+                Some(Err(error)) => return Err(cut(error.to_string())),
+                None => return Err("the provider has gone".to_owned()),
+            }
+        }
+    }
+
+    /// Sends texts.
+    pub(crate) async fn send(&mut self, texts: Vec<String>) -> Result<(), String> {
+        let sent = async {
+            for text in texts {
+                self.stream.feed(Message::text(text)).await?;
+            }
+            self.stream.flush().await
+        };
+        match timeout(WRITE_TIMEOUT, sent).await {
+            Ok(sent) => sent.map_err(|error| cut(error.to_string())),
+            Err(_) => Err("the provider takes nothing".to_owned()),
+        }
+    }
+
+    /// Says that it is over. The provider may not answer any more.
+    pub(crate) async fn close(mut self) {
+        let _ = timeout(Duration::from_secs(1), self.stream.close(None)).await;
+    }
+}
+
+fn cut(mut reason: String) -> String {
+    reason.truncate(reason.floor_char_boundary(REASON_BYTES));
+    reason
+}
