@@ -35,6 +35,7 @@ mod guarantees;
 mod operator;
 mod pictures;
 mod process;
+mod provider;
 mod random;
 mod receiver;
 mod report;
