@@ -7,8 +7,7 @@ use std::time::Duration;
 use dalsegno_core::{Answer, EffectClass, FailureCode, Gate, OperationId, Outcome, RunId, Status};
 use dalsegno_store::{AttemptCause, Body, Evidence, Message, NewRecord, Start, Started};
 
-use super::talk::all_settled;
-use super::{Guarantees, KEYS_KEPT, Line, Op, Question, may_retry};
+use super::{Guarantees, KEYS_KEPT, Line, Op, Question, may_retry, talk::all_settled};
 use crate::process::Process;
 use crate::workspace::PHONE;
 

@@ -318,9 +318,9 @@ pub(super) static ASK: Shape = Shape::new(
     ],
 );
 
-pub(super) static TURN: Shape = Shape::new(
-    "a turn",
-    &[
+pub(super) static TURN: Shape = Shape {
+    what: "a turn",
+    keys: &[
         Key::new("caller", Form::Text, "What the caller says."),
         Key::new("model", Form::Text, "What the live model says in its next response."),
         Key::new(
@@ -344,7 +344,9 @@ pub(super) static TURN: Shape = Shape::new(
             "The time after the turn before; by default the caller speaks when the live model has spoken of all it has.",
         ),
     ],
-);
+    one_of: &["caller", "model", "digits", "drop", "kill", "hang_up"],
+    needs: &[],
+};
 
 pub(super) static FORBIDDEN: Shape = Shape::new(
     "a forbidden call",

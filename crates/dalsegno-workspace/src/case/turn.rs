@@ -7,9 +7,8 @@ use toml::Spanned;
 use toml::de::DeValue;
 
 use super::keys::{ASK, TURN};
-use super::outcome::any;
+use super::outcome::{any, one_of};
 use crate::code::Code;
-use crate::names::list;
 use crate::report::Report;
 use crate::section::Section;
 
@@ -85,9 +84,6 @@ pub struct CaseAsk {
     pub call_id: Option<String>,
 }
 
-/// What a turn is, each by a key of its own. A turn of the live model may have no words, and then has `calls`.
-const KINDS: &[&str] = &["caller", "model", "digits", "drop", "kill", "hang_up"];
-
 /// Reads `[[turns]]`. Turns that have errors are left out, and reported.
 pub(super) fn turns(section: &Section<'_>) -> Vec<CaseTurn> {
     let items = section.items("turns", "a list of tables");
@@ -106,24 +102,7 @@ pub(super) fn turns(section: &Section<'_>) -> Vec<CaseTurn> {
 
 fn turn(report: &Report, item: &Spanned<DeValue<'_>>) -> Option<CaseTurn> {
     let section = Section::of(report, "turns", item, TURN.what, &TURN)?;
-    let found: Vec<&str> = KINDS.iter().copied().filter(|key| section.has(key)).collect();
-    let kind = match found[..] {
-        [kind] => kind,
-        [] if section.has("calls") => "model",
-        [] => {
-            report
-                .error(Code::MissingKey, section.span.clone(), format!("a turn lacks one of {}", list(KINDS)))
-                .help("add what the caller or the live model does, such as `caller = \"…\"`");
-            return None;
-        }
-        [_, second, ..] => {
-            let span = section.key_span(second).unwrap_or_else(|| section.span.clone());
-            report
-                .error(Code::InvalidValue, span, format!("a turn has several of {}", list(KINDS)))
-                .help("write one `[[cases.turns]]` for each");
-            return None;
-        }
-    };
+    let kind = one_of(&section, TURN.one_of)?;
     check_keys(&section, kind);
     let after = section.millis("after");
     let later = after.unwrap_or_default();
@@ -135,7 +114,7 @@ fn turn(report: &Report, item: &Spanned<DeValue<'_>>) -> Option<CaseTurn> {
         "kill" => TurnKind::Kill { lasts: section.millis("kill")?, after: later },
         "hang_up" => TurnKind::HangUp { after: section.millis("hang_up")? },
         _ => TurnKind::Model {
-            text: if section.has("model") { text("model")? } else { String::new() },
+            text: text("model")?,
             calls: section
                 .items("calls", "a list of tables")
                 .iter()
