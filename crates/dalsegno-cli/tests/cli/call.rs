@@ -113,7 +113,7 @@ outputs = [
 ]
 said_matches = ["^Good evening", "noted"]
 told_matches = "Greet the caller"
-max_silence = "2s"
+max_silence = "3s"
 ended_by = "caller"
 results = [{ memory = "create", takes = "2s" }, { memory = "search", takes = "3s", returns = [] }]
 
@@ -167,7 +167,7 @@ fn a_call_is_a_case_on_virtual_time() {
         ("effects = [{", "effects = [\"memory.create\", {", "expected `memory.create`, `memory.create`"),
         ("says = \"cancelled\"", "says = \"found\"", "found `memory.create`: {\"created\""),
         ("\"noted\"]", "\"no table\"]", "expected /no table/"),
-        ("max_silence = \"2s\"", "max_silence = \"1s\"", "expected at most 1000 ms\n      found 1500 ms"),
+        ("max_silence = \"3s\"", "max_silence = \"2s\"", "expected at most 2000 ms\n       found 3000 ms"),
         ("ended_by = \"caller\"", "ended_by = \"agent\"", "found caller"),
         ("told_matches = \"Greet", "told_matches = \"Insult", "is what the live model is told"),
         (
@@ -289,12 +289,7 @@ fn a_recorded_call_becomes_a_case() {
         assert!(text.contains(line), "{line}: {text}");
     }
     assert!(tested(&workspace, &[], 0).contains("1 case passed"));
-    // What the agent may use decides what its live model gets, in the recorded call, too.
+    // What the agent may use decides what is performed, in the recorded call, too.
     workspace.write("agents/desk.toml", &DESK.replace("memory.*", "memory.search"));
-    tested(&workspace, &[], 2);
-    std::fs::write(&case, text.replace("calls = [\"memory.create\", \"memory.search\"]\n", "")).unwrap();
-    assert!(
-        tested(&workspace, &[], 3).contains("the run never asked for")
-            || !tested(&workspace, &[], 3).is_empty()
-    );
+    assert!(tested(&workspace, &[], 2).contains("the agent `desk` may not use `memory.create`"));
 }
