@@ -51,6 +51,9 @@ pub(crate) struct CallTextArgs {
     /// Session of the call [default: a session of its own]
     #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) session: Option<String>,
+    /// Idempotency key: the same key again gives the same run
+    #[arg(long = "idempotency-key", value_name = "KEY", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) key: Option<String>,
     #[command(flatten)]
     pub(crate) stream: StreamArgs,
 }

@@ -34,7 +34,8 @@ async fn text(args: &CallTextArgs, context: &mut Context<'_>) -> Result<Exit, Er
     if let Some(tenant) = &args.tenant {
         request.tenant.clone_from(tenant);
     }
-    let options = StartOptions { session: args.session.clone(), ..StartOptions::default() };
+    let options =
+        StartOptions { key: args.key.clone(), session: args.session.clone(), ..StartOptions::default() };
     let workspace = context.workspace()?;
     let engine = context.build(Engine::builder(), workspace).await?;
     let mut follow = follow::Follow::begin(context)?;

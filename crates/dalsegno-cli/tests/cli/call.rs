@@ -72,6 +72,12 @@ agent: And which one was it? I look it up in (cut off after 50 ms)
     assert!(replayed.contains("identical"), "{replayed}");
     let run = workspace.json(&["show", "last"]);
     assert_eq!(run["status"], "completed");
+    let keyed = ["call", "text", "desk", "--script", "calls/table.toml", "--idempotency-key", "call-7"];
+    workspace.succeed(&keyed);
+    let first = workspace.json(&["show", "last"])["run_id"].clone();
+    workspace.succeed(&keyed);
+    assert_eq!(workspace.json(&["show", "last"])["run_id"], first, "the same key is the same call");
+    assert_eq!(workspace.json(&["runs"]).as_array().map(Vec::len), Some(2));
     // The same agent answers in text, too.
     assert_eq!(workspace.succeed(&["run", "desk", "hello"]), "Hello.\n");
 }
