@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use dalsegno_core::{MemoryCreate, MemoryTraverse, Request};
+use dalsegno_core::{AgentConfig, MemoryCreate, MemoryTraverse, Request, ToolName};
 use serde_json::{Value, json};
 
 /// A request in the words of a case: what answers it, and what it says.
@@ -99,6 +99,15 @@ impl Question {
             Kind::Memory => is_by_model,
             Kind::Model | Kind::Http | Kind::Mail | Kind::Person | Kind::Timer => false,
         }
+    }
+
+    /// Says whether such a call may change something: it does more than read.
+    pub fn changes(&self, config: &AgentConfig) -> bool {
+        if self.kind == Kind::Memory {
+            return self.name == "create";
+        }
+        let tool = self.called().parse().ok().and_then(|name: ToolName| config.tools.tools.get(&name));
+        !tool.is_some_and(|tool| tool.only_reads(&config.toolkits))
     }
 
     /// The name by which `calls`, `asks` and `answers` know it.

@@ -12,13 +12,15 @@ use std::path::Path;
 
 use dalsegno_core::{
     AgentAction, AgentConfig, AgentName, AgentRequest, AgentState, Answer, Digest, Event, ExecutionError,
-    GateState, News, Operation, Request, RunId, Timestamp, digest_json, execute_agent_step,
+    GateState, News, Operation, OperationId, Request, RunId, Timestamp, digest_json, execute_agent_step,
 };
+use dalsegno_workspace::CaseTurn;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::asked::Question;
 use crate::compare::{differs, shortened};
+use crate::heard::Heard;
 
 /// The version of the form.
 const VERSION: u32 = 1;
@@ -31,6 +33,8 @@ const BYTES_MAX: u64 = 256 << 20;
 pub struct Cassette {
     head: Head,
     records: Vec<Record>,
+    /// What was said in the run that was just recorded, if it is a call; its file does not have it.
+    turns: Result<Vec<CaseTurn>, &'static str>,
 }
 
 /// The first line.
@@ -50,6 +54,9 @@ struct Head {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Record {
     at: Timestamp,
+    /// How long after it was asked for, or after the question to a person, in a call.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    took_ms: u64,
     /// The key: the digest of the request.
     key: Digest,
     /// The request in words, for people and for what comes nearest.
@@ -58,6 +65,11 @@ struct Record {
     arguments: Value,
     #[serde(flatten)]
     said: Said,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks by reference")]
+const fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// What came of it.
@@ -137,7 +149,7 @@ impl Cassette {
             .lines()
             .enumerate()
             .map(|(number, text)| serde_json::from_str(text).map_err(|error| line(number + 2, &error)));
-        Ok(Self { head, records: records.collect::<Result<_, _>>()? })
+        Ok(Self { head, records: records.collect::<Result<_, _>>()?, turns: Ok(Vec::new()) })
     }
 
     /// Records the outcomes of a run that was folded before, from its configuration, its request and its news in their order. The
@@ -152,7 +164,7 @@ impl Cassette {
         news: Vec<Event>,
     ) -> Result<Self, ExecutionError> {
         let mut state = AgentState::start(run, request.clone(), started).in_session(session);
-        let mut records = Vec::new();
+        let mut tape = Tape::default();
         let mut news = news.into_iter().peekable();
         loop {
             let action = execute_agent_step(config, state)?;
@@ -160,9 +172,10 @@ impl Cassette {
                 break;
             }
             state = action.into_state();
+            tape.look(&state);
             let before = news.len();
             while let Some(event) = news.next_if(|event| !state.is_ready() && concerns(&state, event)) {
-                take(config, &mut state, event, &mut records);
+                tape.take(config, &mut state, event);
             }
             // A late outcome is no news for anything that waits, and a signal never is.
             if news.len() == before && !state.is_ready() && news.next().is_none() {
@@ -178,7 +191,7 @@ impl Cassette {
             request: request.clone(),
             digest: Digest::default(),
         };
-        let mut cassette = Self { head, records };
+        let mut cassette = Self { head, records: tape.records, turns: tape.heard.finish() };
         cassette.head.digest = digest_of(&cassette.lines());
         Ok(cassette)
     }
@@ -229,6 +242,11 @@ impl Cassette {
         &self.head.request
     }
 
+    /// What the caller and the live model of the recorded call did; nothing where it is no call.
+    pub(crate) fn turns(&self) -> Result<&[CaseTurn], &'static str> {
+        self.turns.as_deref().map_err(|why| *why)
+    }
+
     pub(crate) fn play(&self) -> Playback<'_> {
         let mut places: BTreeMap<Digest, VecDeque<usize>> = BTreeMap::new();
         for (place, record) in self.records.iter().enumerate() {
@@ -248,40 +266,80 @@ fn concerns(state: &AgentState, event: &Event) -> bool {
         News::Outcome { operation, .. }
         | News::Gated { operation, .. }
         | News::Answered { operation, .. } => *operation,
-        News::Signalled(_) | News::Live(_) => return false,
+        News::Live(news) => return state.admits(news).is_ok(),
+        News::Signalled(_) => return false,
     };
     state.pending().iter().any(|pending| pending.operation.id == id)
 }
 
-/// Takes a piece of news, and notes it where a case needs it.
-fn take(config: &AgentConfig, state: &mut AgentState, event: Event, records: &mut Vec<Record>) {
-    let Event { at, news } = event.clone();
-    let (id, said) = match news {
-        News::Outcome { operation, outcome } => (operation, Said::Outcome(outcome)),
-        News::Gated { operation, gate } => (operation, Said::Gate(gate)),
-        News::Answered { operation, answer } => (operation, Said::Answer(answer)),
-        News::Signalled(_) | News::Live(_) => return,
-    };
-    let Some(operation) = operation(state, id) else { return };
-    // What a declarative tool came to and what the core itself asks people follows from the fold.
-    let is_computed = match (&said, &operation.gate) {
-        (Said::Outcome(_), _) => operation.is_declarative(),
-        (Said::Gate(gate), GateState::Waiting(known)) => gate == known,
-        _ => false,
-    };
-    if is_computed {
-        return;
-    }
-    let question = question(config, state, operation);
-    let (key, asked) = (operation.digest, question.to_string());
-    let is_timer = matches!(operation.request, Request::Timer(_));
-    if state.resume(event).is_ok() && !is_timer {
-        records.push(Record { at, key, asked, arguments: question.arguments, said });
-    }
+/// Later than the end of every call: what was let go has no outcome.
+const NEVER_MS: u64 = 24 * 60 * 60 * 1_000;
+
+/// What is noted while a run is folded.
+#[derive(Default)]
+struct Tape {
+    records: Vec<Record>,
+    heard: Heard,
+    /// Since when each operation of a call waits.
+    since: BTreeMap<OperationId, Timestamp>,
 }
 
-fn operation(state: &AgentState, id: dalsegno_core::OperationId) -> Option<&Operation> {
-    state.pending().iter().map(|pending| &pending.operation).find(|operation| operation.id == id)
+impl Tape {
+    /// Looks at what the run waits for.
+    fn look(&mut self, state: &AgentState) {
+        if state.live().is_none() {
+            return;
+        }
+        self.heard.look(state);
+        for pending in state.pending() {
+            self.since.entry(pending.operation.id).or_insert_with(|| state.now());
+        }
+    }
+
+    /// Takes a piece of news, and notes it where a case needs it.
+    fn take(&mut self, config: &AgentConfig, state: &mut AgentState, event: Event) {
+        let Event { at, news } = event.clone();
+        let (id, said) = match news {
+            News::Outcome { operation, outcome } => (operation, Said::Outcome(outcome)),
+            News::Gated { operation, gate } => (operation, Said::Gate(gate)),
+            News::Answered { operation, answer } => (operation, Said::Answer(answer)),
+            News::Live(_) => {
+                self.heard.hear(state, &event);
+                // It was admitted.
+                let _ = state.resume(event);
+                return;
+            }
+            News::Signalled(_) => return,
+        };
+        let Some(pending) = state.pending().iter().find(|pending| pending.operation.id == id) else { return };
+        let operation = &pending.operation;
+        // What a declarative tool came to and what the core itself asks people follows from the fold.
+        let is_computed = match (&said, &operation.gate) {
+            (Said::Outcome(_), _) => operation.is_declarative(),
+            (Said::Gate(gate), GateState::Waiting(known)) => gate == known,
+            _ => false,
+        };
+        if is_computed {
+            return;
+        }
+        let mut took_ms = match self.since.get_mut(&id) {
+            Some(since) => {
+                let took_ms = at.as_millis().saturating_sub(since.as_millis());
+                *since = at;
+                took_ms
+            }
+            None => 0,
+        };
+        if pending.outcome.is_some() {
+            took_ms = NEVER_MS;
+        }
+        let question = question(config, state, operation);
+        let (key, asked) = (operation.digest, question.to_string());
+        let is_timer = matches!(operation.request, Request::Timer(_));
+        if state.resume(event).is_ok() && !is_timer {
+            self.records.push(Record { at, took_ms, key, asked, arguments: question.arguments, said });
+        }
+    }
 }
 
 /// A request in words, that to a model with what is new to it.
@@ -310,19 +368,21 @@ impl<'c> Playback<'c> {
     }
 
     /// What came of a request: an outcome, or a gate.
-    pub(crate) fn news(&mut self, operation: &Operation) -> Option<Event> {
+    pub(crate) fn news(&mut self, operation: &Operation) -> Option<(Event, u64)> {
         let record = self.next(operation, |said| !matches!(said, Said::Answer(_)))?;
-        match &record.said {
-            Said::Outcome(outcome) => Some(Event::outcome(record.at, operation.id, outcome.clone())),
-            Said::Gate(gate) => Some(Event::gated(record.at, operation.id, gate.clone())),
-            Said::Answer(_) => None,
-        }
+        let event = match &record.said {
+            Said::Outcome(outcome) => Event::outcome(record.at, operation.id, outcome.clone()),
+            Said::Gate(gate) => Event::gated(record.at, operation.id, gate.clone()),
+            Said::Answer(_) => return None,
+        };
+        Some((event, record.took_ms))
     }
 
     /// What a person answered.
-    pub(crate) fn answer(&mut self, operation: &Operation) -> Option<Answer> {
-        match &self.next(operation, |said| matches!(said, Said::Answer(_)))?.said {
-            Said::Answer(answer) => Some(answer.clone()),
+    pub(crate) fn answer(&mut self, operation: &Operation) -> Option<(Answer, u64)> {
+        let record = self.next(operation, |said| matches!(said, Said::Answer(_)))?;
+        match &record.said {
+            Said::Answer(answer) => Some((answer.clone(), record.took_ms)),
             Said::Outcome(_) | Said::Gate(_) => None,
         }
     }

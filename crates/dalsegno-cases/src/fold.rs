@@ -1,5 +1,7 @@
 //! The fold: the core, with a case in the place of the world. Nothing is read, written, started or waited for.
 
+mod conversation;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::{replace, take};
 use std::ops::Range;
@@ -9,7 +11,7 @@ use std::time::Duration;
 use dalsegno_core::{
     AgentAction, AgentCall, AgentConfig, AgentRequest, AgentResponse, AgentReturn, AgentState, Answer, Event,
     Failure, FailureCode, Gate, GateState, News, OnIndeterminate, Operation, OperationId, Outcome,
-    RUN_DEPTH_MAX, ReplyPart, Request, RunId, Timestamp, ToolChoice, execute_agent_step,
+    RUN_DEPTH_MAX, ReplyPart, Request, RunId, Surface, Timestamp, ToolChoice, execute_agent_step,
 };
 use dalsegno_models::{CompletionRequest, Retry, ScriptModel, Scripted, judge_output};
 use dalsegno_workspace::{Case, Located, Message, Replies};
@@ -66,6 +68,10 @@ pub(crate) struct Folding<'c> {
     /// The operations to which a person has agreed.
     approved: BTreeSet<OperationId>,
     now: Timestamp,
+    /// How long what was just given takes, in milliseconds.
+    takes: u64,
+    /// The turns of the call that were not taken.
+    turns_left: usize,
     events: usize,
 }
 
@@ -98,6 +104,8 @@ impl<'c> Folding<'c> {
             said: 0,
             trajectory: Trajectory::default(),
             noted: BTreeSet::new(),
+            takes: 0,
+            turns_left: 0,
             events: 0,
         }
     }
@@ -115,7 +123,7 @@ impl<'c> Folding<'c> {
     /// Folds the case to its end, or to where it cannot continue.
     pub(crate) fn fold(&mut self) -> Result<(), Trouble> {
         let state = self.begin()?;
-        self.fold_from(state)
+        if self.case.draft.turns.is_empty() { self.fold_from(state) } else { self.converse(state) }
     }
 
     /// Folds a run from this state.
@@ -126,30 +134,39 @@ impl<'c> Folding<'c> {
             let before = state.step();
             let action = step(config, state)?;
             self.note_steps(&action, before);
-            match action {
-                AgentAction::Complete { response, .. } => {
-                    self.end(End::Ended(Box::new(response)));
-                    return Ok(());
-                }
-                AgentAction::Handoff { handoff, .. } => {
-                    self.end(End::HandedOff(Box::new(handoff)));
-                    return Ok(());
-                }
-                action => state = action.into_state(),
+            if self.over(&action) {
+                return Ok(());
             }
+            state = action.into_state();
             let went_on = self.answer_all(&mut state)?;
             self.trajectory.usage = state.usage();
             if !went_on && !state.is_ready() {
-                let open = state.pending().iter().filter(|pending| pending.outcome.is_none());
-                let questions = open.flat_map(|pending| {
-                    let below = self.waiting.get(&pending.operation.id).into_iter().flatten().cloned();
-                    pending.operation.question().into_iter().chain(below)
-                });
-                let questions = questions.collect();
-                self.end(End::Suspended(questions));
+                self.wait_for_people(&state);
                 return Ok(());
             }
         }
+    }
+
+    /// Notes the end of the run, if this is it.
+    fn over(&mut self, action: &AgentAction) -> bool {
+        let end = match action {
+            AgentAction::Complete { response, .. } => End::Ended(Box::new(response.clone())),
+            AgentAction::Handoff { handoff, .. } => End::HandedOff(Box::new(handoff.clone())),
+            _ => return false,
+        };
+        self.end(end);
+        true
+    }
+
+    /// Nothing continues before a person says something.
+    fn wait_for_people(&mut self, state: &AgentState) {
+        let open = state.pending().iter().filter(|pending| pending.outcome.is_none());
+        let questions = open.flat_map(|pending| {
+            let below = self.waiting.get(&pending.operation.id).into_iter().flatten().cloned();
+            pending.operation.question().into_iter().chain(below)
+        });
+        let questions = questions.collect();
+        self.end(End::Suspended(questions));
     }
 
     fn end(&mut self, end: End) {
@@ -159,6 +176,13 @@ impl<'c> Folding<'c> {
         self.trajectory.waited =
             Duration::from_millis(self.now.as_millis().saturating_sub(self.began.as_millis()));
         self.trajectory.end = Some(end);
+    }
+
+    /// The first turn of the call that was not taken: its number, and where it stands.
+    pub(crate) fn unreached(&self) -> Option<(usize, Range<usize>)> {
+        let turns = &self.case.draft.turns;
+        let first = turns.len().checked_sub(self.turns_left)?;
+        turns.get(first).map(|turn| (first + 1, turn.span.clone()))
     }
 
     /// What the case gives and the run has not asked for.
@@ -182,11 +206,15 @@ impl<'c> Folding<'c> {
             tenant_settings: self.case.tenant_settings.clone(),
             attachments: tape.map(|tape| tape.request().attachments.clone()).unwrap_or_default(),
             handoff: tape.and_then(|tape| tape.request().handoff.clone()),
+            surface: (!draft.turns.is_empty()).then_some(Surface::Script),
             ..AgentRequest::text(text)
         };
         let run = tape.map_or(RUN, Cassette::run);
         let session = tape.map_or(SESSION, Cassette::session);
-        let begin = |text: &str| AgentState::start(run, request(text), self.now).in_session(session);
+        let begin = |text: &str| AgentState::start(run, request(text), self.began).in_session(session);
+        if !draft.turns.is_empty() {
+            return Ok(begin(""));
+        }
         let mut before: Option<AgentState> = None;
         let mut messages = draft.messages.chunks(2);
         loop {
@@ -251,28 +279,29 @@ impl<'c> Folding<'c> {
             if self.events > EVENTS_MAX {
                 return Err(Trouble::Endless);
             }
-            let event = match self.refusal(&operation) {
-                Some(failure) => Some(Event::outcome(
-                    self.now,
-                    operation.id,
-                    self.got(&operation, Outcome::Failed(failure)),
-                )),
-                None => match &operation.gate {
-                    GateState::Waiting(gate) => self.at_gate(&operation, gate)?,
-                    GateState::Open | GateState::Answered if operation.is_declarative() => {
-                        self.note_call(state, &operation, false);
-                        None
-                    }
-                    GateState::Open | GateState::Answered => self.perform(state, &operation)?,
-                },
-            };
-            if let Some(event) = event {
+            if let Some(event) = self.answer_one(state, &operation)? {
                 went_on = true;
                 state.resume(event).map_err(|error| Trouble::Defect(error.to_string()))?;
                 self.settled(state, &operation);
             }
         }
         Ok(went_on)
+    }
+
+    /// What comes of an operation, or what a person says about it; nothing where neither is there.
+    fn answer_one(&mut self, state: &AgentState, operation: &Operation) -> Result<Option<Event>, Trouble> {
+        if let Some(failure) = self.refusal(operation) {
+            let outcome = self.got(operation, Outcome::Failed(failure));
+            return Ok(Some(Event::outcome(self.now, operation.id, outcome)));
+        }
+        match &operation.gate {
+            GateState::Waiting(gate) => self.at_gate(operation, gate),
+            GateState::Open | GateState::Answered if operation.is_declarative() => {
+                self.note_call(state, operation, false);
+                Ok(None)
+            }
+            GateState::Open | GateState::Answered => self.perform(state, operation),
+        }
     }
 
     /// An answer of a person may settle an operation at once.
@@ -300,9 +329,15 @@ impl<'c> Folding<'c> {
         }
         let schemas = &self.prepared.schemas;
         let answer = match self.world.answer(operation, gate) {
-            Some(given) => world::answer(given, operation, schemas)?,
+            Some(given) => {
+                self.takes = given.after_ms;
+                world::answer(given, operation, schemas)?
+            }
             None => match self.tape.as_mut().and_then(|tape| tape.answer(operation)) {
-                Some(recorded) => recorded,
+                Some((recorded, took_ms)) => {
+                    self.takes = took_ms;
+                    recorded
+                }
                 None => match self.inventor.as_mut().and_then(|inventor| inventor.says(operation, gate)) {
                     Some(given) => world::answer(&given, operation, schemas)?,
                     None => return Ok(None),
@@ -327,8 +362,9 @@ impl<'c> Folding<'c> {
         self.note_call(state, operation, true);
         let question = cassette::question(&self.prepared.config, state, operation);
         if let Request::AgentCall(call) = &operation.request
-            && let Some(replies) = self.world.run_of(&question)
+            && let Some((replies, takes_ms)) = self.world.run_of(&question)
         {
+            self.takes = takes_ms;
             let outcome = self.child(state, operation, call, replies)?;
             let outcome = outcome.map(|outcome| self.got(operation, outcome));
             return Ok(outcome.map(|outcome| Event::outcome(self.now, operation.id, outcome)));
@@ -344,7 +380,8 @@ impl<'c> Folding<'c> {
         let outcome = match outcome {
             Some(outcome) => outcome,
             None => match self.tape.as_mut().and_then(|tape| tape.news(operation)) {
-                Some(event) => {
+                Some((event, took_ms)) => {
+                    self.takes = took_ms;
                     self.now = self.now.max(event.at);
                     if let News::Outcome { outcome, .. } = &event.news {
                         self.got(operation, outcome.clone());
@@ -416,6 +453,7 @@ impl<'c> Folding<'c> {
         // It waits for itself, and not for what its parent waited for.
         let began = replace(&mut self.began, self.now);
         let folded = self.fold_from(begun);
+        self.takes = self.takes.saturating_add(self.now.as_millis().saturating_sub(self.began.as_millis()));
         self.began = began;
         self.prepared = above.0;
         let said = replace(&mut self.below, above.1).map_or(0, |below| below.said);
@@ -464,8 +502,9 @@ impl<'c> Folding<'c> {
             // What a declarative tool asks for is agreed to with it.
             let approved =
                 is_approved(operation.id) || state.parent_of(operation.id).is_some_and(is_approved);
+            let changes = question.changes(&self.prepared.config);
             let (tool, arguments) = (question.called(), question.arguments);
-            self.trajectory.calls.push(Made { tool, arguments, approved });
+            self.trajectory.calls.push(Made { tool, arguments, approved, changes });
         }
     }
 
@@ -480,18 +519,22 @@ impl<'c> Folding<'c> {
     /// The outcome that the case gives of its own, if there is one.
     fn own_result(&mut self, question: &Question, operation: &Operation) -> Result<Option<Outcome>, Trouble> {
         let found = self.world.own(question);
+        self.takes = found.map_or(0, |result| result.takes_ms);
         found.map(|result| world::outcome(result, operation, &self.prepared.config)).transpose()
     }
 
     /// The outcome that the file gives to all of its cases.
     fn shared_result(
-        &self,
+        &mut self,
         question: &Question,
         state: &AgentState,
         operation: &Operation,
     ) -> Result<Outcome, Trouble> {
         match self.world.shared(question) {
-            Some(result) => world::outcome(result, operation, &self.prepared.config),
+            Some(result) => {
+                self.takes = result.takes_ms;
+                world::outcome(result, operation, &self.prepared.config)
+            }
             None => Err(self.miss(question, state, operation)),
         }
     }

@@ -5,10 +5,14 @@ use std::ops::Range;
 
 use dalsegno_core::AgentConfig;
 use dalsegno_expr::Scope;
-use dalsegno_workspace::{CallRule, Case, Ends, Expectations, ExpectedCall, Located, Property};
+use dalsegno_workspace::{
+    CallRule, Case, Ends, Expectations, ExpectedCall, Located, Property, TalkExpectations,
+};
 use serde_json::{Map, Value};
 
 use crate::compare::{differs, lacks, quoted, shortened};
+use crate::fold::Folding;
+use crate::talk::{Talk, by};
 use crate::trajectory::{End, Made, Trajectory};
 use crate::trouble::{Missing, Trouble};
 
@@ -47,7 +51,10 @@ pub fn hold(
     let Some(end) = &trajectory.end else { return failures };
     failures.extend(ends(expect, end));
     failures.extend(error(expect, end));
-    failures.extend(calls(expect, &trajectory.calls));
+    failures.extend(calls("calls", expect.calls.as_ref(), trajectory.calls.iter()));
+    let effects = trajectory.calls.iter().filter(|made| made.changes);
+    failures.extend(calls("effects", expect.effects.as_ref(), effects));
+    talk(&expect.talk, &trajectory.talk, &mut failures);
     failures.extend(never(expect, trajectory));
     failures.extend(always(expect, config, trajectory, more));
     if let Some(expected) = expect.asks.as_ref().filter(|expected| expected.value != trajectory.asks) {
@@ -144,28 +151,84 @@ fn error(expect: &Expectations, end: &End) -> Option<Failure> {
     Some(Failure::new("error", expected, format!("expected {}\n   found {found}", expected.value.as_str())))
 }
 
-fn calls(expect: &Expectations, made: &[Made]) -> Option<Failure> {
-    let expected = expect.calls.as_ref()?;
+fn calls<'m>(
+    what: &'static str,
+    expected: Option<&Located<Vec<ExpectedCall>>>,
+    made: impl Iterator<Item = &'m Made>,
+) -> Option<Failure> {
+    let expected = expected?;
+    let made: Vec<&Made> = made.collect();
     let names = |tools: &mut dyn Iterator<Item = &str>| {
         let names: Vec<String> = tools.map(|tool| format!("`{tool}`")).collect();
         if names.is_empty() { "none".to_owned() } else { names.join(", ") }
     };
     let is_same = expected.value.len() == made.len()
-        && expected.value.iter().zip(made).all(|(expected, made)| expected.tool == made.tool);
+        && expected.value.iter().zip(&made).all(|(expected, made)| expected.tool == made.tool);
     if !is_same {
         let message = format!(
             "expected {}\n   found {}",
             names(&mut expected.value.iter().map(|call| call.tool.as_str())),
             names(&mut made.iter().map(|call| call.tool.as_str())),
         );
-        return Some(Failure::new("calls", expected, message));
+        return Some(Failure::new(what, expected, message));
     }
-    let differing = expected.value.iter().zip(made).enumerate().find_map(|(number, (expected, made))| {
+    let differing = expected.value.iter().zip(&made).enumerate().find_map(|(number, (expected, made))| {
         let ExpectedCall { tool, with } = expected;
         let difference = lacks(&made.arguments, with)?;
         Some(format!("call {} is `{tool}` with {}: {difference}", number + 1, quoted(&made.arguments)))
     })?;
-    Some(Failure::new("calls", expected, differing))
+    Some(Failure::new(what, expected, differing))
+}
+
+/// What does not hold of a call.
+fn talk(expect: &TalkExpectations, talk: &Talk, failures: &mut Vec<Failure>) {
+    if let Some(expected) = &expect.outputs {
+        let found: Vec<(&str, &str)> = talk.outputs().collect();
+        let is_same = expected.value.len() == found.len()
+            && expected.value.iter().zip(&found).all(|(expected, (tool, says))| {
+                expected.tool == *tool && expected.says.as_ref().is_none_or(|text| says.contains(text))
+            });
+        if !is_same {
+            let wanted = expected.value.iter().map(|output| match &output.says {
+                Some(says) => format!("`{}` with {}", output.tool, Value::from(says.as_str())),
+                None => format!("`{}`", output.tool),
+            });
+            let wanted: Vec<String> = wanted.collect();
+            let found: Vec<String> =
+                found.iter().map(|(tool, says)| format!("`{tool}`: {}", shortened(says))).collect();
+            let or_none = |list: Vec<String>, between: &str| match list.is_empty() {
+                true => "none".to_owned(),
+                false => list.join(between),
+            };
+            let message =
+                format!("expected {}\n   found {}", or_none(wanted, ", "), or_none(found, "\n         "));
+            failures.push(Failure::new("outputs", expected, message));
+        }
+    }
+    let said: Vec<&str> = talk.said().collect();
+    let told: Vec<&str> = talk.told().collect();
+    for (what, who, regexes, texts) in [
+        ("said_matches", "the live model says", &expect.said, said),
+        ("told_matches", "the live model is told", &expect.told, told),
+    ] {
+        for regex in regexes.iter().filter(|regex| !texts.iter().any(|text| regex.value.is_match(text))) {
+            let texts: Vec<String> =
+                texts.iter().map(|text| Value::from(shortened(text)).to_string()).collect();
+            let found = if texts.is_empty() { "nothing".to_owned() } else { texts.join("\n         ") };
+            let message = format!("expected /{}/\n   found {found}", regex.value);
+            failures.push(Failure::new(what, regex, format!("{message}\n         is what {who}")));
+        }
+    }
+    if let Some(expected) = expect.max_silence_ms.as_ref().filter(|most| talk.silence_ms > most.value) {
+        let message = format!("expected at most {} ms\n   found {} ms", expected.value, talk.silence_ms);
+        failures.push(Failure::new("max_silence", expected, message));
+    }
+    if let Some(expected) = expect.ended_by.as_ref().filter(|expected| talk.ended_by != Some(expected.value))
+    {
+        let found = talk.ended_by.map_or("nobody yet", by);
+        let message = format!("expected {}\n   found {found}", by(expected.value));
+        failures.push(Failure::new("ended_by", expected, message));
+    }
 }
 
 fn never(expect: &Expectations, trajectory: &Trajectory) -> Option<Failure> {
@@ -312,8 +375,19 @@ fn names(names: &[String]) -> String {
     }
 }
 
+/// What a case that came to an end has left over: turns of a call, and what the run did not ask for.
+pub(crate) fn left_over(folding: &Folding<'_>) -> Vec<Failure> {
+    let unreached = folding.unreached().map(|(number, span)| Failure {
+        what: "turns",
+        message: format!("the call never got to turn {number}"),
+        help: Some("remove the turns from there on, or find out why the call does not get there".to_owned()),
+        span: Some(span),
+    });
+    unreached.into_iter().chain(folding.unused().into_iter().map(unused)).collect()
+}
+
 /// What the case gives and the run did not ask for.
-pub(crate) fn unused((what, span): (String, Range<usize>)) -> Failure {
+fn unused((what, span): (String, Range<usize>)) -> Failure {
     Failure {
         what: "unused",
         message: format!("the run never asked for {what}"),

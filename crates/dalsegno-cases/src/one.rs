@@ -59,7 +59,7 @@ impl OneCase {
     pub fn fold(&self) -> Folded {
         let mut folding = Folding::new(&self.case, &self.prepared, self.cassette.as_ref());
         let failures = match folding.fold() {
-            Ok(()) => folding.unused().into_iter().map(judge::unused).collect(),
+            Ok(()) => judge::left_over(&folding),
             Err(trouble) => vec![judge::troubled(trouble)],
         };
         Folded { failures, trajectory: folding.trajectory }

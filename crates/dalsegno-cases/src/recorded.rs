@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use dalsegno_core::AgentConfig;
-use dalsegno_workspace::{Case, Draft, Expectations, Located, Message, Replies};
+use dalsegno_workspace::{Case, CaseAsk, Draft, Expectations, Located, Message, Replies, TurnKind};
 use serde_json::Value;
 
 use crate::cassette::Cassette;
@@ -24,8 +24,13 @@ impl Cassette {
     /// When the run had not come to an end, and waits for no person.
     pub fn case(&self, config: &Arc<AgentConfig>, name: &str, path: &str) -> Result<String, String> {
         let request = self.request();
-        if request.surface.is_some() {
-            return Err("it is a call, and a case has no caller".to_owned());
+        let turns = match request.surface {
+            Some(_) => self.turns().map_err(|why| format!("{why}, which no turn of a case says"))?.to_vec(),
+            None => Vec::new(),
+        };
+        let is_call = !turns.is_empty();
+        if request.surface.is_some() && !is_call {
+            return Err("it is a call in which nobody said anything".to_owned());
         }
         let located = |value: &str| Located { value: value.to_owned(), span: 0..0 };
         let draft = Draft {
@@ -33,7 +38,8 @@ impl Cassette {
             agent: Located { value: config.name.clone(), span: 0..0 },
             tenant: request.tenant.clone(),
             user: request.user.clone(),
-            messages: vec![Message::User(request.text.clone())],
+            messages: if is_call { Vec::new() } else { vec![Message::User(request.text.clone())] },
+            turns,
             data: request.data.clone(),
             replies: Replies::Written(Vec::new()),
             cassette: Some(Located { value: PathBuf::from(path), span: 0..0 }),
@@ -85,9 +91,62 @@ fn text(draft: &Draft, path: &str, trajectory: &Trajectory) -> String {
         }
     }
     line("calls", list(&mut trajectory.calls.iter().map(|call| call.tool.as_str())));
+    if !draft.turns.is_empty() {
+        line("outputs", list(&mut trajectory.talk.outputs().map(|(tool, _)| tool)));
+        if let Some(by) = trajectory.talk.ended_by {
+            line("ended_by", string(crate::talk::by(by)));
+        }
+    }
     line("asks", list(&mut trajectory.asks.iter().map(String::as_str)));
     if let Some(answer) = trajectory.answer() {
         line("answer", string(answer));
     }
+    draft.turns.iter().for_each(|turn| write_turn(&turn.kind, &mut text));
     text
+}
+
+/// A turn of a call.
+fn write_turn(turn: &TurnKind, text: &mut String) {
+    let _ = writeln!(text, "\n[[cases.turns]]");
+    let mut line = |key: &str, value: String| {
+        let _ = writeln!(text, "{key} = {value}");
+    };
+    let time = |millis: u64| format!("\"{}ms\"", millis.max(1));
+    match turn {
+        TurnKind::Caller { text, after } => {
+            line("caller", string(text));
+            if let Some(after) = after {
+                line("after", time(*after));
+            }
+        }
+        TurnKind::Model { text, calls, lasts, interrupt } => {
+            line("model", string(text));
+            let calls = calls.iter().map(|call| {
+                let CaseAsk { tool, arguments, call_id } = call;
+                serde_json::json!({ "tool": tool, "arguments": arguments, "call_id": call_id })
+            });
+            let calls: Vec<Value> = calls.collect();
+            if !calls.is_empty() {
+                line("calls", toml(&Value::from(calls)));
+            }
+            match interrupt {
+                Some(interrupt) => line("interrupt", time(*interrupt)),
+                None if *lasts > 0 => line("for", time(*lasts)),
+                None => {}
+            }
+        }
+        TurnKind::Digits { digits, after } => {
+            line("digits", string(digits));
+            if *after > 0 {
+                line("after", time(*after));
+            }
+        }
+        TurnKind::Drop { lasts, after } | TurnKind::Kill { lasts, after } => {
+            line(if matches!(turn, TurnKind::Drop { .. }) { "drop" } else { "kill" }, time(*lasts));
+            if *after > 0 {
+                line("after", time(*after));
+            }
+        }
+        TurnKind::HangUp { after } => line("hang_up", time(*after)),
+    }
 }

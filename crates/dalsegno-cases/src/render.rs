@@ -23,6 +23,9 @@ impl fmt::Display for Trajectory {
 /// A trajectory as text. It has no ids and no times: two runs that do the same have the same text.
 pub(crate) fn trajectory(trajectory: &Trajectory) -> String {
     let mut text = String::new();
+    if !trajectory.talk.spoken.is_empty() {
+        let _ = write!(text, "call\n{}", trajectory.talk);
+    }
     for one in &trajectory.steps {
         step(one, &mut text);
     }

@@ -189,7 +189,7 @@ fn fold(case: &Case, prepared: &Prepared, cassette: Option<&Cassette>) -> Search
         Err(trouble) => failures.push(judge::troubled(trouble)),
         Ok(()) => {
             failures.extend(judge::judge(case, &folding.trajectory));
-            failures.extend(folding.unused().into_iter().map(judge::unused));
+            failures.extend(judge::left_over(&folding));
         }
     }
     Searched { failures, trajectory: folding.trajectory }

@@ -8,6 +8,7 @@ use dalsegno_workspace::Ends;
 use serde_json::{Map, Value, json};
 
 use crate::asked::Question;
+use crate::talk::Talk;
 
 /// What happened in a case. As text it is what a snapshot holds: without ids and times, so that two runs that do the same have the
 /// same text.
@@ -21,6 +22,8 @@ pub struct Trajectory {
     pub calls: Vec<Made>,
     /// What people were asked about, in order.
     pub asks: Vec<String>,
+    /// What was said and asked, where the run is a call.
+    pub talk: Talk,
     /// How it ended; none where it could not continue.
     pub end: Option<End>,
     /// What it used.
@@ -38,6 +41,8 @@ pub struct Made {
     pub arguments: Value,
     /// Whether a person has agreed to it.
     pub approved: bool,
+    /// Whether it may change something: it does more than read.
+    pub changes: bool,
 }
 
 /// One step.
@@ -113,7 +118,7 @@ impl Trajectory {
     /// What conditions on the whole run read, by name.
     pub fn values(&self, config: &AgentConfig) -> Map<String, Value> {
         let call = |made: &Made| {
-            let Made { tool, arguments, approved } = made;
+            let Made { tool, arguments, approved, changes: _ } = made;
             json!({ "tool": tool, "args": arguments, "approved": approved })
         };
         let mut counts: BTreeMap<&str, u64> =

@@ -52,7 +52,7 @@ impl<'c> World<'c> {
     }
 
     /// What the models of an agent reply, where its run is part of the case.
-    pub(crate) fn run_of(&mut self, question: &Question) -> Option<&'c [Located<Value>]> {
+    pub(crate) fn run_of(&mut self, question: &Question) -> Option<(&'c [Located<Value>], u64)> {
         let is_run = |result: &CaseResult| matches!(result.gives, Gives::Run(_));
         // Another result that comes first answers for it.
         let next = self
@@ -70,7 +70,7 @@ impl<'c> World<'c> {
             }
         };
         match &result.gives {
-            Gives::Run(replies) => Some(replies),
+            Gives::Run(replies) => Some((replies, result.takes_ms)),
             Gives::Answer { .. } | Gives::Error(_) | Gives::Fails { .. } => None,
         }
     }

@@ -110,7 +110,8 @@ fn add(trajectory: &mut Trajectory, inspection: &Inspection) -> Option<RunId> {
                 let approved = agreed.contains(&view.operation)
                     || view.parent.is_some_and(|parent| agreed.contains(&parent));
                 let arguments = question.arguments.clone();
-                trajectory.calls.push(Made { tool: question.called(), arguments, approved });
+                let changes = question.changes(&inspection.config);
+                trajectory.calls.push(Made { tool: question.called(), arguments, approved, changes });
             }
             let is_part = view.parent.is_some();
             taken.operations.push(Done::new(view.operation, question, is_part, view.outcome.clone()));

@@ -35,5 +35,5 @@ pub use output::{judge_output, judge_result};
 pub use provider_tools::{ProviderCall, provider_call};
 pub use schema::{MAX_DEPTH, MAX_VIOLATIONS, Schema, SchemaError};
 pub use script::{ScriptError, ScriptModel, Scripted};
-pub use talk::{CallerTurn, LiveScript, LiveScriptError, LiveTwin};
+pub use talk::{CallerTurn, LiveAsk, LiveScript, LiveScriptError, LiveTurn, LiveTwin};
 pub use validation::{MAX_ARGUMENT_BYTES, Schemas, judge_call};

@@ -251,6 +251,7 @@ impl Case {
             user: self.user.clone(),
             messages: before.chain([Message::User(self.input.clone())]).collect(),
             data: self.data.clone(),
+            turns: Vec::new(),
             replies,
             cassette: self.cassette.clone().map(|value| Located { value, span: 0..0 }),
             results,

@@ -118,7 +118,7 @@ impl Given {
             Asked::Tool(_) | Asked::Mail(_) | Asked::Agent(_) => true,
         };
         match is_known {
-            true => Ok(CaseResult { of, with, gives, repeat, span: number..number }),
+            true => Ok(CaseResult { of, with, gives, repeat, takes_ms: 0, span: number..number }),
             false => Err(match of {
                 Asked::Memory(word) => {
                     format!("a memory has no operation `{word}`: it has `search`, `create` and `traverse`")

@@ -46,6 +46,6 @@ impl Person {
     }
 
     pub(crate) fn answer(&self, number: usize) -> CaseAnswer {
-        CaseAnswer { to: Some(self.to.clone()), says: self.says.clone(), span: number..number }
+        CaseAnswer { to: Some(self.to.clone()), says: self.says.clone(), after_ms: 0, span: number..number }
     }
 }

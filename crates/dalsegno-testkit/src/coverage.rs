@@ -60,14 +60,32 @@ const ANSWERS: [&str; 14] = [
 ];
 
 /// Records that no simulated world has: the first two need an MCP server; adoption and agents that lose rights are not
-/// generated, nobody abandons a run, and no run is a call.
-const OUT_OF_REACH: [RecordKind; 6] = [
+/// generated, and nobody abandons a run.
+const OUT_OF_REACH: [RecordKind; 5] = [
     RecordKind::Rebound,
     RecordKind::Denied,
     RecordKind::Adopted,
     RecordKind::Narrowed,
     RecordKind::Abandoned,
-    RecordKind::Conversed,
+];
+
+/// What happens in calls.
+const CALLS: [&str; 15] = [
+    "begins",
+    "another process attaches",
+    "a command comes again",
+    "busy",
+    "the result follows",
+    "the agent ends it",
+    "the connection is lost",
+    "the connection is lost in a response",
+    "a call is withdrawn",
+    "the caller hangs up",
+    "a response is interrupted",
+    "a response fails",
+    "a call is repeated",
+    "a call id comes again",
+    "listened to until the end",
 ];
 
 /// How often things happened, by their kind and name.
@@ -108,6 +126,7 @@ fn expected() -> Vec<(&'static str, String)> {
     add("request", &REQUESTS);
     add("action", &ACTIONS);
     add("answer", &ANSWERS);
+    add("call", &CALLS);
     add("verify", &["happened", "not happened", "unknown"]);
     add("fault", Faults::names());
     add("store", &["memory", "sqlite"]);

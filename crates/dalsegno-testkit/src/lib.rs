@@ -39,6 +39,7 @@ mod live_model;
 mod operator;
 mod pictures;
 mod process;
+mod provider;
 mod random;
 mod receiver;
 mod report;

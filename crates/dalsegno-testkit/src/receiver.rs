@@ -146,7 +146,9 @@ impl Tool for SimulatedTool {
         let (world, process) = (&self.world, &self.process);
         process.breathe().await;
         let attaching = invocation.clone();
-        let is_for_a_model = invocation.call_id.is_some();
+        // What listens does not see.
+        let hears = world.judge(|guarantees| guarantees.is_call(invocation.run));
+        let is_for_a_model = invocation.call_id.is_some() && !hears;
         let call = Call {
             process: process.number,
             run: invocation.run,
@@ -174,7 +176,7 @@ impl Tool for SimulatedTool {
                 world.judge(|guarantees| guarantees.answered(&call));
                 let mut said = reply(call.run, self.name, &call.arguments);
                 // A plan is given them as well, and reads none.
-                let taken = pictures(self.name, &call.arguments);
+                let taken = if hears { Vec::new() } else { pictures(self.name, &call.arguments) };
                 if is_for_a_model {
                     say(&mut said, taken.len());
                 }

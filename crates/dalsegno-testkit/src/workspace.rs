@@ -43,6 +43,9 @@ pub(crate) const fn is_denied(n: i64) -> bool {
 /// The tool whose results are kept.
 pub(crate) const KEPT: &str = "t.look";
 
+/// The agent that takes calls.
+pub(crate) const PHONE: &str = "phone";
+
 /// The declarative tools, with what may repeat of the calls that they make. `shop.both` makes two.
 pub(crate) const SHOP: [(&str, EffectClass); 6] = [
     ("shop.look", EffectClass::Read),
@@ -136,6 +139,8 @@ pub(crate) struct Mix {
     pub(crate) snapshot_every: u64,
     /// The journal is in a SQLite file.
     pub(crate) sqlite: bool,
+    /// Somebody calls.
+    pub(crate) calls: bool,
 }
 
 impl Mix {
@@ -154,6 +159,8 @@ impl Mix {
             concurrency: random.pick(&[1, 2, 64, 64]),
             snapshot_every: random.pick(&[1, 2, 3, 1_000]),
             sqlite: random.chance(100),
+            // No draw of the others, so that each seed still means the same world.
+            calls: Random::new(seed, "calls").chance(500),
         }
     }
 }
@@ -221,6 +228,7 @@ impl Plan {
         plan.add_plan(&mut random, "flat", &[], None);
         plan.add_plan(&mut random, "top", &["leaf", "mid"], Some("next"));
         plan.add_model(&mut random, "talk");
+        plan.add_phone(&mut Random::new(seed, PHONE));
         plan
     }
 
@@ -418,6 +426,26 @@ impl Plan {
         let model =
             format!("[model]\nuse = \"default\"\n{asked}\nretries = 3\nmax_output_tokens = {TOKENS_MAX}\n");
         self.agents.insert(name.to_owned(), format!("{text}{model}"));
+    }
+
+    fn add_phone(&mut self, random: &mut Random) {
+        self.add_model(random, PHONE);
+        let mut voice = String::from("[voice]\n");
+        if random.chance(500) {
+            voice.push_str("greeting = \"Greet.\"\n");
+        }
+        if random.chance(300) {
+            voice.push_str("filler = false\n");
+        }
+        let _ = writeln!(voice, "defer_after = \"{}\"", random.pick(&["1s", "10s"]));
+        let _ = writeln!(voice, "after_hangup = \"{}\"", random.pick(&["deny", "keep"]));
+        let _ = writeln!(voice, "max_duration = \"{}\"", random.pick(&["20s", "30m", "30m", "30m"]));
+        if random.chance(300) {
+            voice.push_str("[voice.tools.\"t.read\"]\non_interrupt = \"keep\"\n");
+        }
+        if let Some(text) = self.agents.get_mut(PHONE) {
+            text.push_str(&voice);
+        }
     }
 
     fn add_plan(&mut self, random: &mut Random, name: &str, callees: &[&str], successor: Option<&str>) {

@@ -65,8 +65,9 @@ mod units;
 pub use agent::{AgentFile, AgentTools, BrokenAgent, CallRule, SourceRule, ToolSettings};
 pub use batteries::{Battery, batteries};
 pub use case::{
-    Asked, Case, CaseAnswer, CaseFile, CaseResult, Cases, Draft, Ends, Expectations, ExpectedCall, Gives,
-    Message, Property, Replies, Says, slug as case_slug,
+    Asked, Case, CaseAnswer, CaseAsk, CaseFile, CaseResult, CaseTurn, Cases, Draft, Ends, Expectations,
+    ExpectedCall, ExpectedOutput, Gives, Message, Property, Replies, Says, TalkExpectations, TurnKind,
+    slug as case_slug,
 };
 pub use catalogue::{Catalogue, CatalogueTool, builtin_tools, engine_tools};
 pub use code::Code;

@@ -122,7 +122,7 @@ impl<'c> Inventor<'c> {
             7 => self.material.failure(operation, &mut draw),
             _ => self.material.answer(operation, &mut draw),
         };
-        let result = CaseResult { of, with: Value::Null, gives, repeat: false, span: 0..0 };
+        let result = CaseResult { of, with: Value::Null, gives, repeat: false, takes_ms: 0, span: 0..0 };
         self.made.results.push(result.clone());
         Some(result)
     }
@@ -175,7 +175,7 @@ impl<'c> Inventor<'c> {
             return None;
         };
         let name = Question::of(&operation.request).called();
-        let answer = CaseAnswer { to: Some(name), says, span: 0..0 };
+        let answer = CaseAnswer { to: Some(name), says, after_ms: 0, span: 0..0 };
         self.made.answers.push(answer.clone());
         Some(answer)
     }

@@ -58,8 +58,8 @@ pub(crate) struct CallTextArgs {
     /// Session of the call [default: a session of its own]
     #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) session: Option<String>,
-    /// Idempotency key: a second start with the same key attaches to the same call, if its process has ended
-    #[arg(long = "idempotency-key", value_name = "KEY", value_parser = NonEmptyStringValueParser::new(), requires = "line")]
+    /// Idempotency key: the same key again gives the same call, and over a line attaches to it if its process has ended
+    #[arg(long = "idempotency-key", value_name = "KEY", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) key: Option<String>,
     #[command(flatten)]
     pub(crate) stream: StreamArgs,

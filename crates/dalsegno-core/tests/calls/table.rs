@@ -112,12 +112,49 @@ fn a_known_call_is_ignored_and_a_repeated_one_is_answered_by_the_same_operation(
     call.ended("r3", ResponseEnd::Completed);
     call.calls("r4", "c4", "book.send", 1);
     assert_eq!(call.operations.len(), 1, "the result was given once more while r3 was active, and r4 has it");
+    call.take_all();
     call.began("r5");
     call.ended("r5", ResponseEnd::Completed);
     call.calls("r6", "c6", "book.send", 1);
     assert_eq!(call.operations.len(), 2, "by now it was heard: a new call is a new wish");
     call.calls("r7", "c7", "book.send", 2);
     assert_eq!(call.operations.len(), 3, "other arguments are another call");
+}
+
+#[test]
+fn a_response_that_began_before_the_session_had_a_result_has_not_heard_it() {
+    let mut call = Call::open();
+    call.calls("r1", "c1", "book.send", 1);
+    let id = call.operations[0].id;
+    call.returns(id, json!("sent"));
+    // The provider begins a response while the output is on its way.
+    call.began("r2");
+    call.ended("r2", ResponseEnd::Completed);
+    call.calls("r3", "c2", "book.send", 1);
+    assert_eq!(call.operations.len(), 1, "the model asks again since it knows of no result");
+    assert_eq!(call.outputs("c2"), [r#""sent""#]);
+    call.take_all();
+    call.began("r4");
+    call.ended("r4", ResponseEnd::Completed);
+    call.calls("r5", "c3", "book.send", 1);
+    assert_eq!(call.operations.len(), 2, "r4 had it");
+}
+
+#[test]
+fn a_result_of_which_no_call_was_told_is_never_heard() {
+    let mut call = Call::open();
+    call.calls("r1", "c1", "book.send", 1);
+    let id = call.operations[0].id;
+    call.tell(LiveNews::Withdrawn { call_id: "c1".into() });
+    call.returns(id, json!("sent"));
+    assert_eq!(call.outputs("c1"), [""; 0]);
+    for response in ["r2", "r3"] {
+        call.began(response);
+        call.ended(response, ResponseEnd::Completed);
+    }
+    call.calls("r4", "c2", "book.send", 1);
+    assert_eq!(call.operations.len(), 1, "it took place, and the model was never told");
+    assert_eq!(call.outputs("c2"), [r#""sent""#]);
 }
 
 #[test]

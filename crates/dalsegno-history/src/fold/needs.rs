@@ -1,6 +1,6 @@
 //! Which records a journal has only after a step of the core.
 
-use dalsegno_core::{AgentState, ResumeError};
+use dalsegno_core::AgentState;
 use dalsegno_store::{Body, Record};
 
 /// Says whether a journal has a record only after a step of the core.
@@ -21,11 +21,9 @@ pub(crate) fn needs_step(record: &Record, state: &AgentState) -> bool {
                 Some(pending.operation.id) == record.operation && pending.operation.is_declarative()
             })
         }
-        // A call has begun by then, and has sent what its session took.
-        Body::Conversed { news } => {
-            let unknown = |news| matches!(state.admits(news), Err(ResumeError::UnknownCommand { .. }));
-            state.live().is_none() || news.iter().any(unknown)
-        }
+        // A call looks at everything that has come before it hears of more, and before it is ended from outside.
+        Body::Conversed { .. } => true,
+        Body::Signalled { .. } => state.live().is_some(),
         Body::Resolved { .. }
         | Body::Attempted { .. }
         | Body::Waiting { .. }
@@ -34,7 +32,6 @@ pub(crate) fn needs_step(record: &Record, state: &AgentState) -> bool {
         | Body::Denied { .. }
         | Body::Tasked { .. }
         | Body::Verified { .. }
-        | Body::Signalled { .. }
         | Body::Forked { .. }
         | Body::Adopted { .. }
         | Body::Inherited(_)

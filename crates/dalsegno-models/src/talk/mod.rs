@@ -19,8 +19,8 @@
 //! - `caller`: what the caller says. It comes when the live model has spoken of everything that it has; with `after` it comes that
 //!   long after the turn before, even while something is under way.
 //! - `model`: what the live model says in its next response, and the `calls` that it asks for: each a `tool`, `arguments`, and a
-//!   `call_id` if it matters. With `for` it speaks that long. With `interrupt` the caller speaks after that time, and says the
-//!   next turn.
+//!   `call_id` if it matters. With `for` it speaks that long. With `interrupt` the next turn cuts it off after that time:
+//!   the caller's words, the loss of the connection, the end of the call.
 //! - `digits`: keys that the caller presses.
 //! - `drop`: the connection is lost for that long.
 //!
@@ -34,5 +34,5 @@ mod script;
 mod twin;
 
 pub use caller::CallerTurn;
-pub use script::{LiveScript, LiveScriptError};
+pub use script::{LiveAsk, LiveScript, LiveScriptError, LiveTurn};
 pub use twin::LiveTwin;

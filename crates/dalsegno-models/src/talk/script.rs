@@ -55,27 +55,69 @@ pub enum LiveScriptError {
 /// A call that is written down.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LiveScript {
-    pub(super) turns: Vec<Turn>,
+    pub(super) turns: Vec<LiveTurn>,
 }
 
-/// One thing that the caller or the live model does.
+/// One thing that the caller or the live model does. Times are milliseconds; those called `after` count from the end of the turn before.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Turn {
-    Caller { text: String, after: Option<u64> },
-    Model { text: String, calls: Vec<Call>, lasts: u64, interrupt: Option<u64> },
-    Digits { digits: String, after: u64 },
-    Drop { lasts: u64, after: u64 },
-    HangUp { after: u64 },
+pub enum LiveTurn {
+    /// The caller says something.
+    Caller {
+        /// The words.
+        text: String,
+        /// When; none for once the live model has spoken of everything that it has.
+        after: Option<u64>,
+    },
+    /// The next response of the live model.
+    Model {
+        /// The words.
+        text: String,
+        /// The tools that it asks for.
+        calls: Vec<LiveAsk>,
+        /// How long it speaks.
+        lasts: u64,
+        /// The time after which the next turn cuts it off.
+        interrupt: Option<u64>,
+    },
+    /// The caller presses keys.
+    Digits {
+        /// The keys.
+        digits: String,
+        /// When.
+        after: u64,
+    },
+    /// The connection to the live model is lost.
+    Drop {
+        /// For how long.
+        lasts: u64,
+        /// When.
+        after: u64,
+    },
+    /// The process that carries the call dies. Only a driver on virtual time can act on it: see [`LiveTwin::died`](super::LiveTwin::died).
+    Kill {
+        /// How long no process carries the call.
+        lasts: u64,
+        /// When.
+        after: u64,
+    },
+    /// The caller hangs up.
+    HangUp {
+        /// When.
+        after: u64,
+    },
 }
 
 /// A tool that the live model asks for.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Call {
-    pub(super) tool: String,
+pub struct LiveAsk {
+    /// The tool's name.
+    pub tool: String,
+    /// The arguments.
     #[serde(default = "no_arguments")]
-    pub(super) arguments: Value,
-    pub(super) call_id: Option<String>,
+    pub arguments: Value,
+    /// The provider's id of the call; a number of the twin's own by default.
+    pub call_id: Option<String>,
 }
 
 fn no_arguments() -> Value {
@@ -94,10 +136,11 @@ struct Written {
     caller: Option<String>,
     model: Option<String>,
     #[serde(default)]
-    calls: Vec<Call>,
+    calls: Vec<LiveAsk>,
     digits: Option<String>,
     #[serde(default, deserialize_with = "millis")]
     drop: Option<u64>,
+    kill: Option<String>,
     #[serde(default, deserialize_with = "millis")]
     hang_up: Option<u64>,
     #[serde(default, deserialize_with = "millis")]
@@ -126,6 +169,11 @@ fn millis<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::
 }
 
 impl LiveScript {
+    /// A script of these turns.
+    pub const fn of_turns(turns: Vec<LiveTurn>) -> Self {
+        Self { turns }
+    }
+
     /// Reads a script.
     ///
     /// # Errors
@@ -154,9 +202,12 @@ impl FromStr for LiveScript {
     }
 }
 
-fn turn(turn: usize, written: Written) -> Result<Turn, LiveScriptError> {
-    let Written { caller, model, calls, digits, drop, hang_up, after, lasts, interrupt } = written;
+fn turn(turn: usize, written: Written) -> Result<LiveTurn, LiveScriptError> {
+    let Written { caller, model, calls, digits, drop, kill, hang_up, after, lasts, interrupt } = written;
     let wrong = |what| Err(LiveScriptError::Turn { turn, what });
+    if kill.is_some() {
+        return wrong("has `kill`, which only cases of `dalsegno test` have");
+    }
     let kinds = [caller.is_some(), model.is_some(), digits.is_some(), drop.is_some(), hang_up.is_some()];
     match kinds.iter().filter(|is_there| **is_there).count() {
         0 if calls.is_empty() => return wrong("says nothing"),
@@ -172,13 +223,13 @@ fn turn(turn: usize, written: Written) -> Result<Turn, LiveScriptError> {
         return wrong("has `after`, which only the caller's turns and `drop` have");
     }
     Ok(match (caller, digits, drop, hang_up) {
-        (Some(text), ..) => Turn::Caller { text, after },
-        (_, Some(digits), ..) => Turn::Digits { digits, after: after.unwrap_or_default() },
-        (_, _, Some(lasts), _) => Turn::Drop { lasts, after: after.unwrap_or_default() },
-        (.., Some(after)) => Turn::HangUp { after },
+        (Some(text), ..) => LiveTurn::Caller { text, after },
+        (_, Some(digits), ..) => LiveTurn::Digits { digits, after: after.unwrap_or_default() },
+        (_, _, Some(lasts), _) => LiveTurn::Drop { lasts, after: after.unwrap_or_default() },
+        (.., Some(after)) => LiveTurn::HangUp { after },
         (None, None, None, None) => {
             let (text, lasts) = (model.unwrap_or_default(), lasts.unwrap_or_default());
-            Turn::Model { text, calls, lasts, interrupt }
+            LiveTurn::Model { text, calls, lasts, interrupt }
         }
     })
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use dalsegno_core::{CallRequest, CommandKind, EndedBy, LiveCommand, LiveNews, OperationId, ResponseEnd};
 
-use super::script::{Call, LiveScript, Turn};
+use super::script::{LiveAsk, LiveScript, LiveTurn};
 
 /// How long the caller waits at the end for something more to hear, in milliseconds.
 const LAST_PAUSE_MS: u64 = 300;
@@ -15,7 +15,7 @@ const OWN_WORDS: &str = "One moment, please.";
 /// The caller and the live model of a script. Times are milliseconds of a clock that the caller of its methods chooses.
 #[derive(Debug, Clone)]
 pub struct LiveTwin {
-    turns: VecDeque<Turn>,
+    turns: VecDeque<LiveTurn>,
     news: Vec<LiveNews>,
     connected: bool,
     /// When the turn before ended.
@@ -35,6 +35,8 @@ pub struct LiveTwin {
     /// The caller was about to speak when the response was interrupted.
     interrupts: bool,
     heard_anything: bool,
+    /// The process has died, and its driver has not seen to it.
+    died: bool,
     over: bool,
 }
 
@@ -73,6 +75,7 @@ impl LiveTwin {
             lost_until: None,
             interrupts: false,
             heard_anything: false,
+            died: false,
             over: false,
         }
     }
@@ -85,6 +88,18 @@ impl LiveTwin {
     /// The turns that were not taken.
     pub fn turns_left(&self) -> usize {
         self.turns.len()
+    }
+
+    /// Says whether the caller waits to hear something: nobody speaks, and a result is not there or was not spoken of.
+    pub fn is_awaited(&self) -> bool {
+        let owes = !self.open.is_empty() || self.unread || self.due.is_some();
+        owes && self.active.is_none() && self.lost_until.is_none() && !self.over
+    }
+
+    /// Says once that the process which carries the call has died: what it has not recorded is lost with it, and the news after this
+    /// are those that the next process hears.
+    pub fn died(&mut self) -> bool {
+        std::mem::take(&mut self.died)
     }
 
     /// Takes a command. One that comes while the connection is lost is lost; one that the session has already is acknowledged and
@@ -130,7 +145,7 @@ impl LiveTwin {
             self.since = now;
             self.news.push(LiveNews::Connected);
         }
-        while !self.over && self.go_on(now) {}
+        while !self.over && !self.died && self.go_on(now) {}
         std::mem::take(&mut self.news)
     }
 
@@ -152,12 +167,15 @@ impl LiveTwin {
     fn next_at(&self) -> Option<u64> {
         let is_quiet = self.open.is_empty() && !self.unread && self.due.is_none();
         match self.turns.front() {
-            Some(Turn::Model { .. }) => None,
-            Some(Turn::Caller { after: Some(after), .. }) => Some(self.since + after),
-            Some(Turn::Caller { after: None, .. }) => (is_quiet || self.interrupts).then_some(self.since),
-            Some(Turn::Digits { after, .. } | Turn::Drop { after, .. } | Turn::HangUp { after }) => {
-                Some(self.since + after)
-            }
+            Some(LiveTurn::Model { .. }) => None,
+            Some(LiveTurn::Caller { after: Some(after), .. }) => Some(self.since + after),
+            Some(LiveTurn::Caller { after: None, .. }) => (is_quiet || self.interrupts).then_some(self.since),
+            Some(
+                LiveTurn::Digits { after, .. }
+                | LiveTurn::Drop { after, .. }
+                | LiveTurn::Kill { after, .. }
+                | LiveTurn::HangUp { after },
+            ) => Some(self.since + after),
             None => is_quiet.then_some(self.since + LAST_PAUSE_MS),
         }
     }
@@ -187,7 +205,7 @@ impl LiveTwin {
             return false;
         }
         match self.turns.pop_front() {
-            Some(Turn::Caller { text, .. }) => {
+            Some(LiveTurn::Caller { text, .. }) => {
                 if !self.interrupts {
                     self.news.push(LiveNews::SpeechStarted);
                 }
@@ -196,15 +214,19 @@ impl LiveTwin {
                 self.heard_anything = true;
                 self.due = Some(Due::Turn);
             }
-            Some(Turn::Digits { digits, .. }) => {
+            Some(LiveTurn::Digits { digits, .. }) => {
                 self.news.extend(digits.chars().map(|digit| LiveNews::Digit { digit }));
             }
-            Some(Turn::Drop { lasts, .. }) => {
+            Some(LiveTurn::Drop { lasts, .. }) => {
                 self.news.push(LiveNews::Lost { reason: "the script drops it".to_owned() });
                 self.lost_until = Some(now + lasts);
             }
-            Some(Turn::HangUp { .. }) | None => self.end(EndedBy::Caller, "hung up"),
-            Some(turn @ Turn::Model { .. }) => self.turns.push_front(turn),
+            Some(LiveTurn::Kill { lasts, .. }) => {
+                self.died = true;
+                self.lost_until = Some(now + lasts);
+            }
+            Some(LiveTurn::HangUp { .. }) | None => self.end(EndedBy::Caller, "hung up"),
+            Some(turn @ LiveTurn::Model { .. }) => self.turns.push_front(turn),
         }
         self.since = now;
         true
@@ -214,9 +236,9 @@ impl LiveTwin {
         let is_told = matches!(due, Due::Asked(_, true));
         // What the model is told to say has words of its own, unless it is the first thing that anybody says.
         let is_scripted =
-            matches!(self.turns.front(), Some(Turn::Model { .. })) && (!is_told || !self.heard_anything);
+            matches!(self.turns.front(), Some(LiveTurn::Model { .. })) && (!is_told || !self.heard_anything);
         let (text, calls, lasts, interrupt) = match is_scripted.then(|| self.turns.pop_front()).flatten() {
-            Some(Turn::Model { text, calls, lasts, interrupt }) => (text, calls, lasts, interrupt),
+            Some(LiveTurn::Model { text, calls, lasts, interrupt }) => (text, calls, lasts, interrupt),
             _ if is_told => (OWN_WORDS.to_owned(), Vec::new(), 0, None),
             _ => (String::new(), Vec::new(), 0, None),
         };
@@ -240,7 +262,7 @@ impl LiveTwin {
         self.active = Some(Active { response, until, end, text, heard_ms });
     }
 
-    fn ask(&mut self, response: &str, call: Call) {
+    fn ask(&mut self, response: &str, call: LiveAsk) {
         self.calls += 1;
         let call_id = call.call_id.unwrap_or_else(|| format!("call-{}", self.calls));
         self.open.insert(call_id.clone());
@@ -252,6 +274,15 @@ impl LiveTwin {
     fn end_response(&mut self, active: Active) {
         let Active { response, until, end, text, heard_ms } = active;
         self.since = until;
+        let is_lost = matches!(self.turns.front(), Some(LiveTurn::Drop { .. } | LiveTurn::Kill { .. }));
+        if end == ResponseEnd::Interrupted && is_lost {
+            // How much of it was said, and how it ended, is never heard of.
+            return;
+        }
+        if end == ResponseEnd::Interrupted && matches!(self.turns.front(), Some(LiveTurn::HangUp { .. })) {
+            self.news.push(LiveNews::Said { text, heard_ms });
+            return;
+        }
         if end == ResponseEnd::Interrupted {
             self.interrupts = true;
             self.news.push(LiveNews::SpeechStarted);
@@ -262,7 +293,7 @@ impl LiveTwin {
         self.news.push(LiveNews::ResponseEnded { response: response.clone(), end });
         if end == ResponseEnd::Completed {
             self.news.push(LiveNews::Played { response });
-        } else if !matches!(self.turns.front(), Some(Turn::Caller { .. })) {
+        } else if !matches!(self.turns.front(), Some(LiveTurn::Caller { .. })) {
             // No words of the caller follow.
             self.interrupts = false;
             self.news.push(LiveNews::SpeechStopped);
@@ -387,6 +418,42 @@ mod tests {
     }
 
     #[test]
+    fn a_response_that_is_cut_off_by_a_loss_is_never_heard_of() {
+        let told = "[[turns]]\ncaller = \"a\"\n[[turns]]\nmodel = \"b\"\ninterrupt = \"1s\"\n";
+        let mut dropped = twin(&format!("{told}[[turns]]\ndrop = \"2s\"\n"));
+        dropped.advance(0);
+        assert_eq!(kinds(&dropped.advance(1_000)), ["lost"]);
+        assert_eq!(kinds(&dropped.advance(3_000)), ["attached"]);
+        let mut left = twin(&format!("{told}[[turns]]\nhang_up = \"1ms\"\n"));
+        left.advance(0);
+        assert_eq!(kinds(&left.advance(1_001)), ["said", "ended"]);
+    }
+
+    #[test]
+    fn a_death_is_said_once_and_what_comes_after_it_waits() {
+        let turns = vec![LiveTurn::Kill { lasts: 0, after: 5 }];
+        let mut twin = LiveTwin::new(LiveScript::of_turns(turns));
+        assert_eq!(kinds(&twin.advance(0)), ["connected"]);
+        assert!(!twin.died());
+        assert_eq!(kinds(&twin.advance(5)), [""; 0]);
+        assert!(twin.died() && !twin.died());
+        assert_eq!(kinds(&twin.advance(5)), ["attached"]);
+    }
+
+    #[test]
+    fn what_is_asked_for_is_awaited_until_it_is_spoken_of() {
+        let script = "[[turns]]\ncaller = \"a\"\n[[turns]]\nmodel = \"b\"\ncalls = [{ tool = \"x.y\" }]\n";
+        let mut twin = twin(script);
+        twin.advance(0);
+        assert!(twin.is_awaited());
+        twin.take(&command(1, CommandKind::Output { call_id: "call-1".into(), content: "yes".into() }));
+        assert!(twin.is_awaited(), "it was not spoken of");
+        twin.take(&command(2, respond()));
+        twin.advance(1);
+        assert!(!twin.is_awaited());
+    }
+
+    #[test]
     fn a_turn_is_one_thing() {
         for (script, expected) in [
             ("[[turns]]\n", "turn 1 of the script says nothing"),
@@ -395,6 +462,7 @@ mod tests {
             ("[[turns]]\nmodel = \"a\"\nafter = \"1s\"", "only the caller's turns"),
             ("[[turns]]\ndrop = \"soon\"", "`soon` is not a time"),
             ("[[turns]]\nhang_up = \"61m\"", "up to 60m"),
+            ("[[turns]]\nkill = \"1s\"", "has `kill`, which only cases of `dalsegno test` have"),
             ("[[turns]]\nshout = \"a\"", "unknown field `shout`"),
         ] {
             let error = script.parse::<LiveScript>().unwrap_err().to_string();

@@ -119,6 +119,43 @@ async fn a_call_is_carried_recorded_and_replayed() {
 }
 
 #[tokio::test]
+async fn a_long_call_without_a_tool_is_replayed() {
+    let world = world(AGENT);
+    let engine = world.engine().await;
+    let mut desk = Desk::call(&engine).await;
+    let run = desk.run;
+    desk.tell(LiveNews::Connected).await;
+    desk.next().await;
+    // No command is asked for, so nothing but the news themselves says how far the call has come.
+    for _ in 0..1_100 {
+        desk.tell(LiveNews::Heard { text: "and another thing".into() }).await;
+    }
+    desk.hang_up().await;
+    replays(&engine, run).await;
+}
+
+#[tokio::test]
+async fn a_call_that_is_cancelled_ends_as_its_journal_does() {
+    let world = world(AGENT);
+    let engine = world.engine().await;
+    let desk = Desk::call(&engine).await;
+    let run = desk.run;
+    desk.tell(LiveNews::Connected).await;
+    desk.tell(LiveNews::Said { text: "Good evening.".into(), heard_ms: None }).await;
+    desk.tell(LiveNews::SpeechStarted).await;
+    while engine.journal().inspect(run, None).await.unwrap().records.len() < 2 {
+        tokio::task::yield_now().await;
+    }
+    desk.call.handle.cancel();
+    let report = desk.call.handle.finish().await.unwrap();
+    let RunEnd::Ended(response) = report.end else { panic!("{report:?}") };
+    assert_eq!(response.status, Status::Cancelled);
+    let inspected = engine.journal().inspect(run, None).await.unwrap();
+    assert_eq!(inspected.response, Some(response));
+    replays(&engine, run).await;
+}
+
+#[tokio::test]
 async fn a_read_is_let_go_when_the_model_is_interrupted() {
     let world = world(AGENT);
     let engine = world.engine().await;

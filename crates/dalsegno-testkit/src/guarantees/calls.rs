@@ -45,6 +45,10 @@ impl Guarantees {
         let is_strange = trusts.zip(call.arguments["note"].as_str());
         let is_strange = is_strange.map(|(trusts, note)| !self.is_from(call.run, note, trusts));
         let asks_all = self.asks_all(call.run);
+        let class =
+            self.runs.get(&call.run).and_then(|line| line.ops.get(&call.operation)).map(|op| op.class);
+        let is_premature = class
+            .is_some_and(|class| self.is_premature(call.run, call.tool.as_deref(), class, &call.arguments));
         let Some(line) = self.runs.get_mut(&call.run) else {
             self.broken(format!("p{p} makes a call of the unknown run {}", call.run));
             return call;
@@ -63,6 +67,9 @@ impl Guarantees {
             Some(op) => {
                 if !op.intents.contains_key(&attempt) {
                     wrong.push("nothing in the journal says that it starts");
+                }
+                if is_premature {
+                    wrong.push("no response that was completed asks for it");
                 }
                 if !op.called.insert(attempt) {
                     wrong.push("this attempt was made before");

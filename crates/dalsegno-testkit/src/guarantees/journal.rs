@@ -7,8 +7,9 @@ use std::time::Duration;
 use dalsegno_core::{Answer, EffectClass, FailureCode, Gate, OperationId, Outcome, RunId, Status};
 use dalsegno_store::{AttemptCause, Body, Evidence, Message, NewRecord, Start, Started};
 
-use super::{Guarantees, KEYS_KEPT, Line, Op, Question, may_retry};
+use super::{Guarantees, KEYS_KEPT, Line, Op, Question, may_retry, talk::all_settled};
 use crate::process::Process;
+use crate::workspace::PHONE;
 
 /// How long an owner may leave a cancel unread: it looks every 200 ms, and the store takes up to half a second.
 const READS_WITHIN: Duration = Duration::from_secs(5);
@@ -283,6 +284,7 @@ impl Guarantees {
         }
         let late = matches!(record.body, Body::Late { .. });
         let ends = ends(&record.body);
+        let is_call = line.agent == PHONE;
         if line.ended && !late {
             return Err("the run had ended".into());
         }
@@ -302,9 +304,12 @@ impl Guarantees {
                 line.inherits = true;
                 if line.records.len() == 1 { Ok(()) } else { Err("it has gone on already".into()) }
             }
+            Body::Conversed { news } => {
+                self.heard(line.run, news);
+                Ok(())
+            }
             Body::Started(_)
             | Body::Rebound { .. }
-            | Body::Conversed { .. }
             | Body::Narrowed { .. }
             | Body::Denied { .. }
             | Body::Tasked { .. } => Ok(()),
@@ -329,16 +334,16 @@ impl Guarantees {
                 if !fits {
                     return Err(format!("its response says {:?}", response.status));
                 }
-                all_settled(line)
+                all_settled(line, is_call)
             }
             Body::HandedOff { .. } => {
                 line.ended = true;
-                all_settled(line)
+                all_settled(line, is_call)
             }
             Body::Requested { step, ordinal, label, class, start, .. } => {
                 let id = record.operation.ok_or("a request of nothing")?;
                 if *step != line.step {
-                    all_settled(line)?;
+                    all_settled(line, is_call)?;
                 }
                 if *step < line.step || !line.places.insert((*step, ordinal.clone())) {
                     return Err("its place in the run was taken".into());
@@ -411,6 +416,7 @@ impl Guarantees {
         let witness = line.owner.as_ref().and_then(|owner| self.witness_since(owner));
         let (now, patience) = (self.now, self.patience.get(&agent).copied());
         let by = line.writer();
+        let is_over = self.is_over(line.run);
         let op = line.ops.get_mut(&id).ok_or("it was never requested")?;
         let terms = self.terms(&agent, op.tool.as_deref());
         if op.settled {
@@ -529,7 +535,11 @@ impl Guarantees {
                     return Err("it finds a duplicate of what it wrote itself".into());
                 }
                 let found = self.came_from(line, id, outcome);
-                if question.is_some() {
+                // Who has hung up is not asked any more.
+                let is_denied =
+                    matches!(outcome, Outcome::Failed(failure) if failure.code == FailureCode::Denied);
+                let is_withdrawn = is_over && is_denied && question != Some(Question::InDoubt);
+                if question.is_some() && !is_withdrawn {
                     return Err("it waits for an answer".into());
                 }
                 result.and(found)
@@ -652,14 +662,6 @@ fn request_kind(label: &str) -> &'static str {
         "memory" if label.contains("search") => "memory search",
         "memory" => "memory traverse",
         _ => "api call",
-    }
-}
-
-fn all_settled(line: &Line) -> Result<(), String> {
-    let open = line.ops.values().find(|op| !op.settled && op.step <= line.step);
-    match open {
-        Some(op) if !line.signalled => Err(format!("{} has no outcome", op.alias)),
-        _ => Ok(()),
     }
 }
 

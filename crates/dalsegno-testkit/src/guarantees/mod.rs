@@ -11,6 +11,7 @@ mod journal;
 mod money;
 mod origin;
 mod ownership;
+mod talk;
 #[cfg(test)]
 mod tests;
 mod upkeep;
@@ -76,6 +77,8 @@ pub(crate) struct Guarantees {
     starts: BTreeMap<String, RunId>,
     /// Since when the clock has been wrong, and by how many milliseconds.
     clock: Vec<(Duration, i64)>,
+    /// Calls, as their provider has them.
+    talks: BTreeMap<RunId, talk::Talk>,
     pub(crate) totals: Totals,
 }
 
@@ -223,6 +226,7 @@ impl Guarantees {
             children: BTreeMap::new(),
             starts: BTreeMap::new(),
             clock: vec![(Duration::ZERO, 0)],
+            talks: BTreeMap::new(),
             totals: Totals::default(),
         }
     }

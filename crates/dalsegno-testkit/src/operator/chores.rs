@@ -8,7 +8,7 @@ use dalsegno_secrets::{Put, Secret, SecretStore as _};
 use dalsegno_store::{Archive, Body, GcOptions, MemoryStore, RunFilter, RunSummary, Store, digest_bytes};
 
 use super::Operator;
-use crate::workspace::SECRET;
+use crate::workspace::{PHONE, SECRET};
 
 impl Operator {
     /// Puts the secret that the endpoints want, or takes it away.
@@ -77,7 +77,8 @@ impl Operator {
     /// Forks a run at some step.
     pub(super) async fn fork_one(&mut self) {
         let erased = self.world.judge(|guarantees| guarantees.all_that_rest_on_erased());
-        let Some(run) = self.pick_any(|run| !erased.contains(&run.run)).await else { return };
+        let fits = |run: &RunSummary| !erased.contains(&run.run) && run.agent.as_str() != PHONE;
+        let Some(run) = self.pick_any(fits).await else { return };
         let Some(machine) = self.machine() else { return };
         let steps = match self.reader.inspect(run, None).await {
             Ok(inspection) => inspection.state.step(),

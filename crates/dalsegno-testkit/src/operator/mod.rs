@@ -1,6 +1,7 @@
 //! Whoever starts processes and runs, answers questions, kills, and looks. The runs are performed by workers.
 
 mod audit;
+mod calls;
 mod chores;
 mod engine;
 mod person;
@@ -74,6 +75,8 @@ pub(crate) struct Operator {
     deaths: u64,
     begins: Vec<Begin>,
     orders: BTreeMap<RunId, mpsc::UnboundedSender<Order>>,
+    /// Calls, in the order in which they came.
+    lines: Vec<calls::Line>,
     clock_is_wrong: bool,
     /// The journals that were looked at, as they were then.
     seen: BTreeMap<RunId, (u64, RunStatus)>,
@@ -106,6 +109,7 @@ impl Operator {
             deaths: 0,
             begins: Vec::new(),
             orders: BTreeMap::new(),
+            lines: Vec::new(),
             clock_is_wrong: false,
             seen: BTreeMap::new(),
             secret_told: true,
@@ -127,6 +131,7 @@ impl Operator {
                     return;
                 }
             }
+            self.attend_calls(number).await;
             if !self.left_out.contains(&number) {
                 self.act().await;
             }

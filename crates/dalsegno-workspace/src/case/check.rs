@@ -75,6 +75,19 @@ pub(super) fn agent<'w>(report: &Report, workspace: &'w Workspace, draft: &Draft
     found
 }
 
+/// A call is taken by an agent that has a voice.
+pub(super) fn voice(report: &Report, draft: &Draft, config: &AgentConfig) {
+    if !draft.turns.is_empty() && config.voice.is_none() {
+        report
+            .error(
+                Code::InvalidValue,
+                draft.agent.span.clone(),
+                format!("the agent `{}` takes no calls, and the case has `turns`", config.name),
+            )
+            .help("add `[voice]` to the agent's file, or write `input` instead of `turns`");
+    }
+}
+
 /// The names of tools in a case. What comes of requests may be for the runs of these agents, too.
 pub(super) fn tools(report: &Report, draft: &Draft, config: &AgentConfig, agents: &Configs) {
     let tools = &config.tools;
@@ -129,7 +142,7 @@ pub(super) fn tools(report: &Report, draft: &Draft, config: &AgentConfig, agents
 
 /// The names of tools in what must hold.
 pub(crate) fn expected(report: &Report, expect: &Expectations, config: &AgentConfig) {
-    if let Some(calls) = &expect.calls {
+    for calls in [&expect.calls, &expect.effects].into_iter().flatten() {
         calls.value.iter().for_each(|call| called(report, &call.tool, calls.span.clone(), config));
     }
     let tools = &config.tools;

@@ -1,13 +1,13 @@
 //! Reads what must hold of a case.
 
-use dalsegno_core::RunErrorCode;
+use dalsegno_core::{EndedBy, RunErrorCode};
 use dalsegno_expr::Expression;
 use regex::{Regex, RegexBuilder};
 use toml::de::DeValue;
 
-use super::keys::{CALL, ENDS, ERRORS, FORBIDDEN};
+use super::keys::{CALL, ENDED_BY, ENDS, ERRORS, FORBIDDEN, OUTPUT_OF_CALL};
 use super::outcome::any;
-use super::{Ends, Expectations, ExpectedCall};
+use super::{Ends, Expectations, ExpectedCall, ExpectedOutput, TalkExpectations};
 use crate::agent::{CallRule, expression};
 use crate::code::Code;
 use crate::names::{list, suggestion};
@@ -21,8 +21,42 @@ pub(super) fn read(case: &Section<'_>) -> Expectations {
     Expectations {
         hands_over_to: case.parsed("hands_over_to"),
         snapshot: case.boolean("snapshot").unwrap_or(false),
+        effects: located(case, "effects", |case, key| Some(calls(case, key))),
+        talk: talk(case),
         ..checks(case, READABLE)
     }
+}
+
+/// What must hold of a call.
+fn talk(case: &Section<'_>) -> TalkExpectations {
+    let by: Vec<_> =
+        ENDED_BY.iter().copied().zip([EndedBy::Caller, EndedBy::Agent, EndedBy::Provider]).collect();
+    let regexes = |key: &str| {
+        let texts = texts(case, key).into_iter();
+        texts.filter_map(|text| regex(case, key, text)).collect()
+    };
+    TalkExpectations {
+        outputs: located(case, "outputs", |case, key| Some(outputs(case, key))),
+        said: regexes("said_matches"),
+        told: regexes("told_matches"),
+        max_silence_ms: located(case, "max_silence", |case, key| case.millis(key)),
+        ended_by: located(case, "ended_by", |case, key| case.choice(key, &by)),
+    }
+}
+
+/// The outputs that the live model must get. Items that do not fit are left out, and reported.
+fn outputs(case: &Section<'_>, key: &str) -> Vec<ExpectedOutput> {
+    let items = case.items(key, "a list of tools").iter();
+    let outputs = items.filter_map(|item| match item.get_ref() {
+        DeValue::String(tool) => Some(ExpectedOutput { tool: tool.to_string(), says: None }),
+        DeValue::Table(_) => {
+            let output = Section::of(case.report, key, item, OUTPUT_OF_CALL.what, &OUTPUT_OF_CALL)?;
+            let tool = output.string("tool")?.value;
+            Some(ExpectedOutput { tool, says: output.string("says").map(|text| text.value) })
+        }
+        _ => wrong_type(case.report, key, item, "the name of a tool, or a table with `tool` and `says`"),
+    });
+    outputs.collect()
 }
 
 /// What must hold of a run of an eval, and of a case; its conditions read these names.
@@ -39,7 +73,7 @@ pub(crate) fn checks(case: &Section<'_>, readable: &[&str]) -> Expectations {
         }),
         answer: case.string("answer"),
         answer_contains: texts(case, "answer_contains"),
-        answer_matches: case.string("answer_matches").and_then(|text| regex(case, text)),
+        answer_matches: case.string("answer_matches").and_then(|text| regex(case, "answer_matches", text)),
         output: located(case, "output", any),
         ..bounds_by(case, readable)
     }
@@ -149,7 +183,7 @@ fn texts(case: &Section<'_>, key: &str) -> Vec<Located<String>> {
     }
 }
 
-fn regex(case: &Section<'_>, text: Located<String>) -> Option<Located<Regex>> {
+fn regex(case: &Section<'_>, key: &str, text: Located<String>) -> Option<Located<Regex>> {
     match RegexBuilder::new(&text.value).size_limit(REGEX_BYTES).build() {
         Ok(regex) => Some(Located { value: regex, span: text.span }),
         Err(error) => {
@@ -164,10 +198,13 @@ fn regex(case: &Section<'_>, text: Located<String>) -> Option<Located<Regex>> {
                     .trim_start_matches("error: ")
                     .to_owned(),
             };
-            case.report
-                .error(Code::InvalidValue, text.span, "`answer_matches` is not a regular expression")
-                .label(label)
-                .help("`answer_contains` takes a text as it is");
+            let added = case
+                .report
+                .error(Code::InvalidValue, text.span, format!("`{key}` is not a regular expression"))
+                .label(label);
+            if key == "answer_matches" {
+                added.help("`answer_contains` takes a text as it is");
+            }
             None
         }
     }

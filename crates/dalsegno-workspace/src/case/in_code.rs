@@ -51,6 +51,7 @@ impl Workspace {
             let children = draft.children().filter_map(|name| self.agents.get(&name));
             let agents = children.map(|child| Some((child.name.clone(), config_of(child)?)));
             let agents: BTreeMap<_, _> = agents.collect::<Option<_>>()?;
+            check::voice(report, &draft, &config);
             check::tools(report, &draft, &config, &agents);
             check::toolkits(report, &draft, &config);
             check::price(report, &draft.expect, agent);

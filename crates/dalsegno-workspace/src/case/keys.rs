@@ -38,6 +38,7 @@ pub(super) const FILE_TEXTS: &[&str] = &["agent", "tenant", "script"];
 
 static A_MESSAGE: Form = Form::Table(&MESSAGE);
 static A_TOOL_OR_CALL: Form = Form::Either(&[TOOL_NAME, Form::Table(&CALL)]);
+static A_TOOL_OR_OUTPUT: Form = Form::Either(&[Form::Text, Form::Table(&OUTPUT_OF_CALL)]);
 static A_FORBIDDEN_CALL: Form = Form::Table(&FORBIDDEN);
 
 const NAME: Key =
@@ -104,6 +105,11 @@ pub(super) static CASE: Shape = Shape {
         INPUT,
         MESSAGES,
         DATA,
+        Key::new(
+            "turns",
+            Form::List(&Form::Table(&TURN)),
+            "A call instead of `input`: what the caller and the live model do, in order.",
+        ),
         Key::new("replies", Form::List(&Form::Table(&schema::REPLY)), "What the models reply, in order."),
         Key::new(
             "script",
@@ -124,6 +130,32 @@ pub(super) static CASE: Shape = Shape {
         ENDS_KEY,
         ERROR_KEY,
         CALLS,
+        Key::new(
+            "effects",
+            Form::List(&A_TOOL_OR_CALL),
+            "The tools that must be called and change something, all of them, in order; a table names arguments as well.",
+        ),
+        Key::new(
+            "outputs",
+            Form::List(&A_TOOL_OR_OUTPUT),
+            "In a call: the outputs that the live model must get, all of them, in order.",
+        ),
+        Key::new(
+            "said_matches",
+            Form::Either(&[Form::Text, Form::List(&Form::Text)]),
+            "In a call: a regular expression, or several, each of which must match something that the live model says.",
+        ),
+        Key::new(
+            "told_matches",
+            Form::Either(&[Form::Text, Form::List(&Form::Text)]),
+            "In a call: the same of what the live model is told: its instructions, notes and what it is to say.",
+        ),
+        Key::new(
+            "max_silence",
+            Form::Duration,
+            "In a call: the longest time for which the caller may wait while nobody speaks.",
+        ),
+        Key::new("ended_by", Form::Word(ENDED_BY), "In a call: who must end it."),
         NEVER_CALLS,
         NEVER,
         ALWAYS,
@@ -142,7 +174,7 @@ pub(super) static CASE: Shape = Shape {
             "Whether the run must be as its snapshot shows it; `false` by default. See `dalsegno test --accept`.",
         ),
     ],
-    one_of: &["input", "messages"],
+    one_of: &["input", "messages", "turns"],
     needs: &[],
 };
 
@@ -263,6 +295,59 @@ pub(super) static CALL: Shape = Shape::new(
     ],
 );
 
+/// The keys that only a call has.
+pub(super) const OF_CALLS: &[&str] = &["outputs", "said_matches", "told_matches", "max_silence", "ended_by"];
+
+pub(super) const ENDED_BY: &[&str] = &["caller", "agent", "provider"];
+
+pub(super) static OUTPUT_OF_CALL: Shape = Shape::new(
+    "an output",
+    &[
+        Key::new("tool", Form::Text, "The tool, as the live model wrote it.").required("add `tool = \"…\"`"),
+        Key::new("says", Form::Text, "A text that the output has; any by default."),
+    ],
+);
+
+pub(super) static ASK: Shape = Shape::new(
+    "a call of the live model",
+    &[
+        Key::new("tool", Form::Text, "The tool. It may be one that the agent does not have.")
+            .required("add `tool = \"…\"`"),
+        Key::new("arguments", Form::Any, "The arguments; none by default."),
+        Key::new("call_id", Form::Text, "The provider's id of the call; one of its own by default."),
+    ],
+);
+
+pub(super) static TURN: Shape = Shape {
+    what: "a turn",
+    keys: &[
+        Key::new("caller", Form::Text, "What the caller says."),
+        Key::new("model", Form::Text, "What the live model says in its next response."),
+        Key::new(
+            "calls",
+            Form::List(&Form::Table(&ASK)),
+            "The tools that the live model asks for in that response.",
+        ),
+        Key::new("for", Form::Duration, "How long the live model speaks; no time by default."),
+        Key::new("interrupt", Form::Duration, "The time after which the next turn cuts the response off."),
+        Key::new("digits", Form::Name("^[0-9*#A-D]{1,64}$"), "Keys that the caller presses."),
+        Key::new("drop", Form::Duration, "The time for which the connection to the live model is lost."),
+        Key::new(
+            "kill",
+            Form::Duration,
+            "The process that performs the run dies, and another one resumes it from its journal after this time.",
+        ),
+        Key::new("hang_up", Form::Duration, "The time after the turn before at which the caller hangs up."),
+        Key::new(
+            "after",
+            Form::Duration,
+            "The time after the turn before; by default the caller speaks when the live model has spoken of all it has.",
+        ),
+    ],
+    one_of: &["caller", "model", "digits", "drop", "kill", "hang_up"],
+    needs: &[],
+};
+
 pub(super) static FORBIDDEN: Shape = Shape::new(
     "a forbidden call",
     &[
@@ -321,11 +406,14 @@ macro_rules! result {
 }
 
 /// A result of a case: an agent may run in it.
-pub(super) static RESULT: Shape = result!(Key::new(
-    "replies",
-    Form::List(&Form::Table(&schema::REPLY)),
-    "Has the run of the agent be part of the case: what its models reply, in order; empty for an agent without a model.",
-));
+pub(super) static RESULT: Shape = result!(
+    Key::new(
+        "replies",
+        Form::List(&Form::Table(&schema::REPLY)),
+        "Has the run of the agent be part of the case: what its models reply, in order; empty for an agent without a model.",
+    ),
+    Key::new("takes", Form::Duration, "In a call: how long it takes; no time by default.")
+);
 
 /// A result of a property, in which what models reply is made up.
 pub(super) static GIVEN: Shape = result!();
@@ -365,6 +453,7 @@ pub(super) static ANSWER: Shape = Shape {
         Key::new("give", Form::Any, "The answer to a question."),
         Key::new("done", Form::Any, "It took place, with this result, though that was in doubt."),
         Key::new("not_done", Form::Boolean, "`true`: it did not take place, though that was in doubt."),
+        Key::new("after", Form::Duration, "In a call: how long after the question; no time by default."),
     ],
     one_of: SAYS,
     needs: &[],
@@ -374,7 +463,7 @@ pub(super) const SAYS: &[&str] = &["approve", "deny", "edit", "give", "done", "n
 
 #[cfg(test)]
 mod tests {
-    use dalsegno_core::{FailureCode, RunErrorCode};
+    use dalsegno_core::{EndedBy, FailureCode, RunErrorCode};
 
     use super::*;
     use crate::case::Ends;
@@ -383,6 +472,9 @@ mod tests {
     fn the_words_are_those_of_the_types() {
         assert!(FAILURES.iter().copied().eq(FailureCode::ALL.iter().map(|code| code.as_str())));
         assert!(ERRORS.iter().copied().eq(RunErrorCode::ALL.iter().map(|code| code.as_str())));
+        let words =
+            [EndedBy::Caller, EndedBy::Agent, EndedBy::Provider].map(|by| serde_json::to_value(by).unwrap());
+        assert!(ENDED_BY.iter().copied().eq(words.iter().map(|word| word.as_str().unwrap())));
         assert!(ENDS.iter().copied().eq(Ends::ALL.iter().map(|end| end.as_str())));
     }
 }

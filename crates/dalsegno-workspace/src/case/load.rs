@@ -91,6 +91,7 @@ impl Workspace {
         let agents =
             children.into_iter().map(|child| Some((child.name.clone(), config_of(child, &draft.tenant)?)));
         let agents: BTreeMap<_, _> = agents.collect::<Option<_>>()?;
+        check::voice(report, &draft, &config);
         check::tools(report, &draft, &config, &agents);
         check::toolkits(report, &draft, &config);
         check::price(report, &draft.expect, agent);

@@ -11,13 +11,14 @@ mod keys;
 mod load;
 pub(crate) mod outcome;
 mod read;
+mod turn;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use dalsegno_core::{AgentConfig, AgentName, FailureCode, RunErrorCode, ToolPattern};
+use dalsegno_core::{AgentConfig, AgentName, EndedBy, FailureCode, RunErrorCode, ToolPattern};
 use dalsegno_expr::Expression;
 use regex::Regex;
 use serde_json::Value;
@@ -25,6 +26,7 @@ use serde_json::Value;
 pub use self::check::slug;
 pub(crate) use self::keys::{CHECKS, FILE, WRITTEN_CHECKS};
 pub(crate) use self::load::FOLDER;
+pub use self::turn::{CaseAsk, CaseTurn, TurnKind};
 use crate::agent::CallRule;
 use crate::diagnostic::Diagnostic;
 use crate::section::Located;
@@ -78,6 +80,8 @@ pub struct Draft {
     pub messages: Vec<Message>,
     /// The structured input.
     pub data: Value,
+    /// What the caller and the live model do; nothing for a case that is no call.
+    pub turns: Vec<CaseTurn>,
     /// What the models reply.
     pub replies: Replies,
     /// The recorded outcomes of a run.
@@ -137,6 +141,8 @@ pub struct CaseResult {
     pub gives: Gives,
     /// Whether it answers all further requests, too.
     pub repeat: bool,
+    /// How long it takes in a call, in milliseconds.
+    pub takes_ms: u64,
     /// Where it stands.
     pub span: Range<usize>,
 }
@@ -188,6 +194,8 @@ pub struct CaseAnswer {
     pub to: Option<String>,
     /// The answer.
     pub says: Says,
+    /// How long after the question it comes in a call, in milliseconds.
+    pub after_ms: u64,
     /// Where it stands.
     pub span: Range<usize>,
 }
@@ -218,6 +226,10 @@ pub struct Expectations {
     pub error: Option<Located<RunErrorCode>>,
     /// The tools that are called, all of them, in order.
     pub calls: Option<Located<Vec<ExpectedCall>>>,
+    /// The same of those calls alone that change something.
+    pub effects: Option<Located<Vec<ExpectedCall>>>,
+    /// What must hold of a call alone.
+    pub talk: TalkExpectations,
     /// The tools that no call may be of.
     pub never_calls: Vec<Located<ToolPattern>>,
     /// The calls that must not take place.
@@ -244,6 +256,30 @@ pub struct Expectations {
     pub max_cost_nano_usd: Option<Located<u64>>,
     /// Whether the run is compared with a snapshot.
     pub snapshot: bool,
+}
+
+/// What must hold of a call.
+#[derive(Debug, Clone, Default)]
+pub struct TalkExpectations {
+    /// The outputs that the live model gets for its calls of tools, all of them, in order.
+    pub outputs: Option<Located<Vec<ExpectedOutput>>>,
+    /// What matches something that the live model says.
+    pub said: Vec<Located<Regex>>,
+    /// What matches something that the live model is told: its instructions, notes, what it is to say.
+    pub told: Vec<Located<Regex>>,
+    /// The longest time for which the caller waits and nobody speaks, in milliseconds.
+    pub max_silence_ms: Option<Located<u64>>,
+    /// Who ends the call.
+    pub ended_by: Option<Located<EndedBy>>,
+}
+
+/// An output that a call of a tool must get.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExpectedOutput {
+    /// The tool.
+    pub tool: String,
+    /// A text that the output has; any when absent.
+    pub says: Option<String>,
 }
 
 /// A call that must take place.

@@ -56,7 +56,8 @@ fn result(
     let gives = gives(&section)?;
     let with = any(&section, "with").unwrap_or_default();
     let repeat = section.boolean("repeat").unwrap_or(shared);
-    Some(CaseResult { of, with, gives, repeat, span: section.span })
+    let takes_ms = section.form("takes").and_then(|_| section.millis("takes")).unwrap_or_default();
+    Some(CaseResult { of, with, gives, repeat, takes_ms, span: section.span })
 }
 
 /// What is asked over HTTP is a method and an address, or anything.
@@ -166,7 +167,8 @@ fn answer(report: &Report, item: &Spanned<DeValue<'_>>) -> Option<CaseAnswer> {
         "give" => Says::Give(any(&section, kind)?),
         _ => Says::Done(any(&section, kind)?),
     };
-    Some(CaseAnswer { to, says, span: section.span })
+    let after_ms = section.millis("after").unwrap_or_default();
+    Some(CaseAnswer { to, says, after_ms, span: section.span })
 }
 
 /// A key that says something by being `true`.

@@ -1,14 +1,16 @@
 //! Reads a file of cases.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json as value};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::keys::{CASE, FILE, FILE_TEXTS, GIVEN, HOLDS, MESSAGE, PROPERTY, RESULT};
+use super::keys::{CASE, FILE, FILE_TEXTS, GIVEN, HOLDS, MESSAGE, OF_CALLS, PROPERTY, RESULT};
 use super::outcome::{answers, any, one_of, results};
-use super::{CaseResult, Draft, Message, Property, Replies, expect, form};
+use super::turn::turns;
+use super::{CaseAnswer, CaseResult, Draft, Message, Property, Replies, expect, form};
 use crate::agent::json;
 use crate::code::Code;
 use crate::place::Place;
@@ -85,6 +87,7 @@ fn begin(section: &Section<'_>, shared: &Shared) -> Option<Draft> {
         data: any(section, "data").unwrap_or_default(),
         tenant: tenant.unwrap_or_else(|| Workspace::DEFAULT_TENANT.to_owned()),
         user: user.unwrap_or_default(),
+        turns: Vec::new(),
         replies: Replies::Written(Vec::new()),
         cassette: None,
         results: Vec::new(),
@@ -137,13 +140,45 @@ fn case(report: &Report, item: &Spanned<DeValue<'_>>, shared: &Shared, paths: &P
         .map(|(path, value)| Located { value: path, span: value.span() });
     let (results, answers, expect) =
         (results(&section, false, &RESULT), answers(&section), expect::read(&section));
-    Some(Draft { results, shared: shared.results.clone(), answers, cassette, replies, expect, ..draft? })
+    let turns = turns(&section);
+    of_a_call(&section, &results, &answers);
+    let shared = shared.results.clone();
+    Some(Draft { turns, results, shared, answers, cassette, replies, expect, ..draft? })
+}
+
+/// Reports what means something in a call alone, or everywhere but in a call.
+fn of_a_call(section: &Section<'_>, results: &[CaseResult], answers: &[CaseAnswer]) {
+    let without = |span: Option<Range<usize>>, message: String, help: &str| {
+        if let Some(span) = span {
+            section.report.error(Code::NoEffect, span, message).help(help);
+        }
+    };
+    if section.has("turns") {
+        for key in ["replies", "script"].into_iter().filter(|key| section.has(key)) {
+            let help = "write what the live model says as `[[cases.turns]]` with `model`";
+            without(section.key_span(key), format!("`{key}` has no meaning for a call"), help);
+        }
+        return;
+    }
+    let help = "add `[[cases.turns]]`, or remove it";
+    for key in OF_CALLS.iter().filter(|key| section.has(key)) {
+        without(section.key_span(key), format!("`{key}` has a meaning only for a call"), help);
+    }
+    let timed = results.iter().filter(|result| result.takes_ms > 0).map(|result| ("takes", &result.span));
+    let late = answers.iter().filter(|answer| answer.after_ms > 0).map(|answer| ("after", &answer.span));
+    for (key, span) in timed.chain(late) {
+        without(Some(span.clone()), format!("`{key}` has a meaning only for a call"), help);
+    }
 }
 
 /// What the user says, as a conversation.
 fn messages(section: &Section<'_>) -> Option<Vec<Message>> {
-    if one_of(section, CASE.one_of)? == "input" {
-        return Some(vec![Message::User(section.string("input")?.value)]);
+    // A property is no call.
+    let kinds = if section.form("turns").is_some() { CASE.one_of } else { PROPERTY.one_of };
+    match one_of(section, kinds)? {
+        "turns" => return Some(Vec::new()),
+        "input" => return Some(vec![Message::User(section.string("input")?.value)]),
+        _ => {}
     }
     let list = section.get("messages")?;
     let items = section.items("messages", "a list of tables").iter();

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use dalsegno_cases::{Cassette, CassetteError};
-use dalsegno_core::{Event, RunId};
+use dalsegno_core::{Event, OperationId, RunId};
 use dalsegno_history::{Inspection, Journal};
 use dalsegno_store::{Body, Record};
 
@@ -99,13 +99,16 @@ async fn whole(journal: &Journal, run: RunId, inspection: &Inspection) -> Result
 
 /// The news of a run, in their order.
 fn news(records: &[Record]) -> Vec<Event> {
-    let events = records.iter().filter_map(|record| {
-        let operation = record.operation?;
+    let events = records.iter().flat_map(|record| {
+        let of = |event: &dyn Fn(OperationId) -> Event| record.operation.map(event).into_iter().collect();
         match &record.body {
-            Body::Resolved { outcome, .. } => Some(Event::outcome(record.at, operation, outcome.clone())),
-            Body::Waiting { gate } => Some(Event::gated(record.at, operation, gate.clone())),
-            Body::Answered { answer, .. } => Some(Event::answer(record.at, operation, answer.clone())),
-            _ => None,
+            Body::Resolved { outcome, .. } => of(&|id| Event::outcome(record.at, id, outcome.clone())),
+            Body::Waiting { gate } => of(&|id| Event::gated(record.at, id, gate.clone())),
+            Body::Answered { answer, .. } => of(&|id| Event::answer(record.at, id, answer.clone())),
+            Body::Conversed { news } => {
+                news.iter().map(|news| Event::live(record.at, news.clone())).collect::<Vec<_>>()
+            }
+            _ => Vec::new(),
         }
     });
     events.collect()

@@ -140,17 +140,19 @@ impl Room<'_> {
             content.push_str("\n[A call cannot be handed over to another agent: it goes on with you.]");
         }
         let content = fitting(content);
-        self.tell(&work, &content);
+        let is_told = self.tell(&work, &content);
         if code == Some(FailureCode::Indeterminate) {
             self.note_doubt(work.digest);
         }
-        self.done(&work, content, code);
+        self.done(&work, content, code, is_told);
     }
 
-    /// Tells all calls of a work what came of it.
-    fn tell(&mut self, work: &Work, content: &str) {
+    /// Tells all calls of a work what came of it; whether there was any.
+    fn tell(&mut self, work: &Work, content: &str) -> bool {
+        let mut is_told = false;
         while let Some(place) = self.live.calls.iter().position(|call| call.work == work.number) {
             let call = self.live.calls.remove(place);
+            is_told = true;
             match call.answered {
                 Answered::No => self.output(&call.call_id, &call.name, &call.arguments, content.into()),
                 Answered::Later => {
@@ -159,11 +161,12 @@ impl Room<'_> {
                 }
             }
         }
+        is_told
     }
 
     /// Keeps a result that the model has not heard: a repeated call is answered by it. What certainly did nothing may be tried
     /// again.
-    fn done(&mut self, work: &Work, content: String, code: Option<FailureCode>) {
+    fn done(&mut self, work: &Work, content: String, code: Option<FailureCode>, is_told: bool) {
         let did_nothing = code.is_some_and(|code| {
             work.reads
                 || matches!(
@@ -176,7 +179,8 @@ impl Room<'_> {
                         | FailureCode::Cancelled
                 )
         });
-        let after = self.live.talk.responses;
+        // What no call was told is heard by no response.
+        let after = if is_told { self.live.talk.responses } else { u64::MAX };
         if did_nothing || !work.join {
             self.live.works.retain(|one| one.number != work.number);
         } else if let Some(one) = self.live.works.iter_mut().find(|one| one.number == work.number) {

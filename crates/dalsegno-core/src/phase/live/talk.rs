@@ -136,6 +136,16 @@ impl Room<'_> {
         let talk = &mut self.live.talk;
         talk.responses = talk.responses.saturating_add(1);
         talk.active = Some((response, talk.responses));
+        if unread {
+            // Results may be on their way: this response has not read them.
+            let began = talk.responses;
+            for work in &mut self.live.works {
+                if let Stage::Done { after, .. } = &mut work.stage {
+                    *after = began.max(*after);
+                }
+            }
+        }
+        let talk = &mut self.live.talk;
         if command.is_some() && talk.asked == command {
             talk.asked = None;
         }

@@ -75,6 +75,13 @@ impl Driver {
     /// says that it was under way, so that it is known to be in doubt should this process die. What a crash or a lost
     /// attempt left in doubt is recorded as well.
     fn signal(&mut self, signal: Signal) -> Result<(), RunFailure> {
+        // How much of what has come a call had looked at is in no record: it looks at all of it.
+        while self.machine.state().live().is_some() && self.machine.state().is_ready() {
+            self.step()?;
+        }
+        if self.ended.is_some() {
+            return Ok(());
+        }
         let at = self.now();
         let Withdrawn { unwritten, unsent } = self.withdraw();
         self.questions.clear();
