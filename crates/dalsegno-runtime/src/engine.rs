@@ -54,7 +54,7 @@ struct Inner {
 /// Draws the ids of root runs and forks.
 type RunIds = Arc<dyn Fn() -> RunId + Send + Sync>;
 
-/// The steps between two snapshots, unless a builder says otherwise: folding so many takes less than a tenth of a second.
+/// The most steps between two snapshots, unless a builder says otherwise: folding so many takes less than a tenth of a second.
 const SNAPSHOT_EVERY: u64 = 1_000;
 
 /// What this process has for runs of a workspace.
@@ -224,8 +224,8 @@ impl EngineBuilder {
         self
     }
 
-    /// Saves a snapshot of a run every so many steps, 1,000 by default. A snapshot bounds how much of the journal a later
-    /// process folds, and takes as long to write as the state is large.
+    /// Saves a snapshot of a run at least every so many steps, 1,000 by default, and more often while its transcript is short. A
+    /// snapshot bounds how much of the journal a later process folds, and takes as long to write as the state is large.
     #[must_use]
     pub fn snapshot_every(mut self, steps: u64) -> Self {
         self.snapshot_every = Some(steps.max(1));

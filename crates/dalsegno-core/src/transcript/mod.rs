@@ -124,8 +124,8 @@ impl Transcript {
         self.kept().saturating_add(self.gaps.count())
     }
 
-    /// The number of entries that are kept.
-    pub(crate) fn kept(&self) -> u64 {
+    /// The number of entries that are kept: all but those that no model can be sent any more.
+    pub fn kept(&self) -> u64 {
         (self.sealed.len() * CHUNK + self.tail.len()) as u64
     }
 

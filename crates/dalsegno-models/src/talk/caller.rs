@@ -1,6 +1,6 @@
 //! The caller of a script alone, for a call whose live model is real.
 
-use super::script::{LiveScript, Turn};
+use super::script::{LiveScript, LiveTurn};
 
 /// One thing that the caller of a script does. Times are milliseconds after the turn before; where there is none, the caller waits
 /// until the live model has spoken of all that it has.
@@ -41,11 +41,12 @@ impl LiveScript {
         let mut turns = Vec::with_capacity(self.turns.len() + 1);
         for turn in self.turns {
             turns.push(match turn {
-                Turn::Caller { text, after } => CallerTurn::Says { text, after },
-                Turn::Digits { digits, after } => CallerTurn::Presses { digits, after },
-                Turn::Drop { lasts, after } => CallerTurn::IsCutOff { lasts, after },
-                Turn::HangUp { after } => CallerTurn::HangsUp { after: Some(after) },
-                Turn::Model { .. } => {
+                LiveTurn::Caller { text, after } => CallerTurn::Says { text, after },
+                LiveTurn::Digits { digits, after } => CallerTurn::Presses { digits, after },
+                LiveTurn::Drop { lasts, after } => CallerTurn::IsCutOff { lasts, after },
+                LiveTurn::HangUp { after } => CallerTurn::HangsUp { after: Some(after) },
+                // A file has no turn in which the process dies.
+                LiveTurn::Model { .. } | LiveTurn::Kill { .. } => {
                     left_out += 1;
                     continue;
                 }

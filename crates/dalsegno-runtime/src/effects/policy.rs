@@ -27,6 +27,7 @@ const RECOVERIES: u32 = 3;
 
 /// What to do after an attempt.
 #[derive(Debug, Clone, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "there is one at a time, and it is taken apart at once")]
 pub(crate) enum RetryDecision {
     /// Try again.
     Again {

@@ -15,6 +15,15 @@ use crate::run::handle::RunEvent;
 /// What a run waits for whose child run another process performs.
 const CHILD_RUN: &str = "child_run";
 
+/// The fewest steps from one snapshot to the next.
+const SNAPSHOT_STEPS_MIN: u64 = 128;
+
+/// How many steps apart the snapshots of a transcript of so many entries are: a long one costs more to save. So it costs a step no
+/// more than eight entries, and a resume folds few steps where the transcript is short.
+fn snapshot_pause(entries: u64) -> u64 {
+    (entries / 8).max(SNAPSHOT_STEPS_MIN)
+}
+
 impl Driver {
     /// Commits what is in the outbox, all or nothing.
     pub(super) async fn commit(&mut self) -> Result<(), RunFailure> {
@@ -175,7 +184,8 @@ impl Driver {
     /// Saves the state now and then, right after a step was requested, when nothing of the step has come in yet.
     pub(super) async fn snapshot(&mut self) {
         let state = self.machine.state();
-        if state.step() < self.snapshot_step + self.context.ports.snapshot_every {
+        let pause = snapshot_pause(state.transcript().kept()).min(self.context.ports.snapshot_every);
+        if state.step() < self.snapshot_step.saturating_add(pause) {
             return;
         }
         let fresh = !self.flights.has_queue()
@@ -205,6 +215,18 @@ impl Driver {
         if let Err(error) = self.store.save_snapshot(&self.lease, snapshot).await {
             // A snapshot is only a cache: without it a resume folds more of the journal.
             tracing::warn!(run = %self.context.run, %error, "the snapshot was not saved");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_transcript_is_saved_less_often() {
+        for (entries, steps) in [(0, 128), (1_024, 128), (2_600, 325), (20_000, 2_500)] {
+            assert_eq!(snapshot_pause(entries), steps, "{entries}");
         }
     }
 }
