@@ -23,7 +23,7 @@ const DID_NOTHING: [&str; 6] =
 const OUTPUT_MAX: usize = 16 * 1_024;
 
 /// One call, at the provider.
-pub(crate) struct Session {
+pub(crate) struct LiveSession {
     /// The number of the call.
     pub(crate) number: usize,
     /// Its run, once it has one.
@@ -89,7 +89,7 @@ enum Output {
     Heard,
 }
 
-impl Session {
+impl LiveSession {
     pub(crate) fn new(seed: u64, number: usize) -> Self {
         Self {
             number,

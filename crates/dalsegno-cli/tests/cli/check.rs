@@ -45,6 +45,7 @@ fn help_names_every_verb() {
       serve        Serve the agents over HTTP, and perform runs as a worker does
       key          Make, list and revoke the access keys of the server
       webhook      Add, list, test and remove webhooks: who receives how runs stand
+      trigger      Show what a delivery to a trigger would start
       gc           Delete runs that ended long ago (dry run unless `--yes`)
       doctor       Examine the whole journal: every record, chain, file and index
       backup       Copy the journal to a new file while others write to it, and examine the copy

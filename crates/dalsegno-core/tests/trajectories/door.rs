@@ -12,7 +12,9 @@ use crate::read::{Document, Give};
 pub(crate) fn run(document: &Document) -> Result<String, String> {
     let Document { config, request: text, joins, .. } = document;
     let request = AgentRequest { data: json!({"host": "db-1"}), ..AgentRequest::text(text) };
-    let mut state = AgentState::start(RunId::from_bytes([7; 16]), request, Timestamp::from_millis(1_000));
+    let start = AgentState::start(RunId::from_bytes([7; 16]), request, Timestamp::from_millis(1_000));
+    // What a step adds is shown even if the same step cuts what the model is sent.
+    let mut state = start.keeping_all();
     let mut run = format!("request: {text}\n");
     let mut joins = joins.iter();
     let mut transcript_shown = 0;
