@@ -52,7 +52,7 @@ impl SimulatedModel {
         let id = format!("batch of {} {}", call.operation, call.attempt);
         let mut random = Random::new(self.world.seed, &id);
         let reply = self.reply(call.run, request);
-        let fails = random.chance(self.world.faults().call_fails / 3);
+        let fails = random.chance(120);
         // What it works on is paid for, no matter whether anybody asks for the reply.
         let cost = if fails { 0 } else { reply.output_tokens };
         self.world.judge(|guarantees| guarantees.costs(&call.tenant, cost * TOKEN_NANO_USD));

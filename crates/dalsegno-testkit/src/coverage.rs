@@ -131,10 +131,7 @@ fn expected() -> Vec<(&'static str, String)> {
     add("fault", Faults::names());
     add("store", &["memory", "sqlite"]);
     add("budget", &["set aside", "spent", "given back", "exhausted", "renewed"]);
-    add(
-        "batch",
-        &["handed over", "found again", "asked too early", "not told", "collected", "failed", "cancelled"],
-    );
+    add("batch", &["handed over", "asked too early", "not told", "collected", "failed", "cancelled"]);
     add("rule", &["asks and a person agrees", "denies a step", "denies a model"]);
     add("origin", &["trusted", "strange", "strange in a fork", "strange after a takeover"]);
     all
