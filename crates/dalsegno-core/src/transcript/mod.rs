@@ -1,4 +1,4 @@
-//! What a model reads: an append-only sequence of shared entries.
+//! What a model reads: a sequence of shared entries that grows at its end, and lets go of what no model can be sent any more.
 
 mod entry;
 mod gaps;
@@ -18,7 +18,7 @@ pub use self::entry::{Attachment, Compaction, Entry};
 use self::gaps::Released;
 pub(crate) use self::gaps::{Gap, Gaps};
 
-/// An append-only sequence of shared entries with a chained digest.
+/// A sequence of shared entries with a chained digest, which grows at its end.
 ///
 /// Entries are kept in sealed chunks and a short tail, so that a copy for a model call costs a few pointers however
 /// long the conversation is, and its digest is known without reading it again.

@@ -7,7 +7,7 @@ use dalsegno_runtime::{Conversation, StartOptions};
 
 use super::{Machine, Operator};
 use crate::process::Process;
-use crate::provider::Session;
+use crate::provider::LiveSession;
 use crate::random::Random;
 use crate::workspace::{PHONE, TENANTS};
 use crate::world::World;
@@ -21,7 +21,7 @@ const LISTENING: std::time::Duration = std::time::Duration::from_secs(120);
 /// A call that may be carried by one process after the other.
 #[derive(Clone)]
 pub(super) struct Line {
-    session: Arc<Mutex<Session>>,
+    session: Arc<Mutex<LiveSession>>,
     tenant: &'static str,
 }
 
@@ -40,7 +40,7 @@ impl Operator {
         let mut random = Random::new(self.world.seed, &format!("call at {number}"));
         if self.lines.len() < CALLS && random.chance(200) {
             let number = self.lines.len() + 1;
-            let session = Arc::new(Mutex::new(Session::new(self.world.seed, number)));
+            let session = Arc::new(Mutex::new(LiveSession::new(self.world.seed, number)));
             self.lines.push(Line { session, tenant: random.pick(&TENANTS) });
         }
         self.carry_calls().await;
@@ -100,7 +100,7 @@ impl Operator {
                 self.world.count("call", "listened to until the end");
                 self.world.judge(|guarantees| guarantees.all_answered(run));
             }
-            line.look(Session::hang_up);
+            line.look(LiveSession::hang_up);
         }
         tokio::time::sleep(LISTENING).await;
     }
@@ -116,26 +116,26 @@ async fn carried(
 ) {
     let number = line.look(|session| session.number);
     loop {
-        while let Some(one) = line.look(Session::next_news) {
+        while let Some(one) = line.look(LiveSession::next_news) {
             world.note(&format!("call {number}: {}", news_words(&one)));
             tokio::select! {
                 biased;
-                () = process.gone() => return line.look(Session::detach),
+                () = process.gone() => return line.look(LiveSession::detach),
                 sent = news.send(one) => if sent.is_err() {
-                    return line.look(Session::detach);
+                    return line.look(LiveSession::detach);
                 },
             }
         }
-        let pause = line.look(Session::pause);
+        let pause = line.look(LiveSession::pause);
         tokio::select! {
             biased;
-            () = process.gone() => return line.look(Session::detach),
+            () = process.gone() => return line.look(LiveSession::detach),
             command = commands.recv() => match command {
                 Some(command) => {
                     world.note(&format!("call {number} takes {}", command_words(&command)));
                     line.look(|session| session.take(&command, &world));
                 }
-                None => return line.look(Session::detach),
+                None => return line.look(LiveSession::detach),
             },
             () = tokio::time::sleep(pause) => {
                 if !process.is_frozen() {
