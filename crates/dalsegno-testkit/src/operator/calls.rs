@@ -26,7 +26,7 @@ pub(super) struct Line {
 }
 
 impl Line {
-    fn look<T>(&self, look: impl FnOnce(&mut Session) -> T) -> T {
+    fn look<T>(&self, look: impl FnOnce(&mut LiveSession) -> T) -> T {
         look(&mut self.session.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
