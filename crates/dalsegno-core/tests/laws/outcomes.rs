@@ -165,14 +165,13 @@ pub(crate) fn reply() -> BoxedStrategy<ModelReply> {
     let tokens = prop_oneof![8 => 0..1000_u64, 1 => Just(u64::MAX)];
     let output = prop::option::of(validation());
     let lost = prop_oneof![8 => Just(0), 1 => 1..3_u32];
-    let searches = 0..4_u64;
-    let details = (tokens.clone(), tokens.clone(), tokens.clone(), tokens.clone(), searches).prop_map(
-        |(cached, written, for_an_hour, reasoning, web_searches)| TokenDetails {
+    let details = (tokens.clone(), tokens.clone(), tokens.clone(), tokens.clone()).prop_map(
+        |(cached, written, for_an_hour, reasoning)| TokenDetails {
             cached_input_tokens: cached,
             cache_write_tokens: written,
             cache_write_1h_tokens: for_an_hour,
             reasoning_tokens: reasoning,
-            web_searches,
+            web_searches: reasoning % 4,
         },
     );
     let details = prop_oneof![1 => Just(TokenDetails::default()), 1 => details];
