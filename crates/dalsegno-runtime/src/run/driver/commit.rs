@@ -16,12 +16,12 @@ use crate::run::handle::RunEvent;
 const CHILD_RUN: &str = "child_run";
 
 /// The fewest steps from one snapshot to the next.
-const SNAPSHOT_STEPS_MIN: u64 = 128;
+const SNAPSHOT_STEPS_MIN: u64 = 64;
 
 /// How many steps apart the snapshots of a transcript of so many entries are: a long one costs more to save. So it costs a step no
-/// more than eight entries, and a resume folds few steps where the transcript is short.
+/// more than sixteen entries, and a resume folds few steps where the transcript is short.
 fn snapshot_pause(entries: u64) -> u64 {
-    (entries / 8).max(SNAPSHOT_STEPS_MIN)
+    (entries / 16).max(SNAPSHOT_STEPS_MIN)
 }
 
 impl Driver {
@@ -225,7 +225,7 @@ mod tests {
 
     #[test]
     fn a_long_transcript_is_saved_less_often() {
-        for (entries, steps) in [(0, 128), (1_024, 128), (2_600, 325), (20_000, 2_500)] {
+        for (entries, steps) in [(0, 64), (1_024, 64), (2_600, 162), (20_000, 1_250)] {
             assert_eq!(snapshot_pause(entries), steps, "{entries}");
         }
     }
