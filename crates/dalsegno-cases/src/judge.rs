@@ -225,7 +225,7 @@ fn talk(expect: &TalkExpectations, talk: &Talk, failures: &mut Vec<Failure>) {
     }
     if let Some(expected) = expect.ended_by.as_ref().filter(|expected| talk.ended_by != Some(expected.value))
     {
-        let found = talk.ended_by.map_or("nobody yet", by);
+        let found = talk.ended_by.map_or("a call that has not ended", by);
         let message = format!("expected {}\n   found {found}", by(expected.value));
         failures.push(Failure::new("ended_by", expected, message));
     }

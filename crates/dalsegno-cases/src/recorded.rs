@@ -30,7 +30,7 @@ impl Cassette {
         };
         let is_call = !turns.is_empty();
         if request.surface.is_some() && !is_call {
-            return Err("it is a call in which nobody said anything".to_owned());
+            return Err("it is a call without a word of the caller or of the live model".to_owned());
         }
         let located = |value: &str| Located { value: value.to_owned(), span: 0..0 };
         let draft = Draft {

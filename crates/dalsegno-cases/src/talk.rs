@@ -9,7 +9,7 @@ use dalsegno_core::{EndedBy, LiveNews};
 pub struct Talk {
     /// All of it, in order.
     pub spoken: Vec<Talked>,
-    /// The longest time for which the caller waited and nobody spoke, in milliseconds.
+    /// The longest time for which the caller waited in silence, in milliseconds.
     pub silence_ms: u64,
     /// Who ended it.
     pub ended_by: Option<EndedBy>,

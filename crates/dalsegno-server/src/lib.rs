@@ -45,6 +45,7 @@ mod webhooks;
 
 pub use accept::{ServeError, Server};
 pub use openapi::document as openapi;
+pub use params::is_name;
 pub use problem::Code;
 pub use routes::{RouteInfo, routes};
 pub use tls::TlsError;

@@ -70,9 +70,15 @@ pub(crate) fn wait(text: &str, name: &str) -> Result<Duration, Problem> {
     })
 }
 
+/// Says whether a text may be the name of a session, or another name that is written down: 1 to 256 characters, none of them a
+/// control character.
+pub fn is_name(text: &str) -> bool {
+    (1..=NAME_MAX).contains(&text.chars().count()) && !text.chars().any(char::is_control)
+}
+
 /// Checks a name that is written down.
 pub(crate) fn name(pointer: &str, name: &str) -> Result<(), Problem> {
-    if (1..=NAME_MAX).contains(&name.chars().count()) && !name.chars().any(char::is_control) {
+    if is_name(name) {
         return Ok(());
     }
     let message = format!("is no name: expected 1 to {NAME_MAX} characters without control characters");

@@ -1,17 +1,16 @@
 //! A provider whose replies come later. It keeps what it was handed, no matter what becomes of the process.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError};
+use std::sync::PoisonError;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use dalsegno_core::{ModelReply, OperationId};
 use dalsegno_models::{CompletionRequest, Later, LaterError, ModelError, ModelErrorKind};
-use serde_json::Value;
 
 use crate::guarantees::Call;
 use crate::random::Random;
-use crate::receiver::{Course, Fate, SimulatedModel, UnderWay, fate};
+use crate::receiver::{Course, Fate, SimulatedModel};
 use crate::workspace::TOKEN_NANO_USD;
 
 /// The requests that the provider was handed, by its ids for them.
@@ -67,29 +66,11 @@ impl SimulatedModel {
 #[async_trait]
 impl Later for SimulatedModel {
     async fn submit(&self, request: &CompletionRequest) -> Result<String, ModelError> {
-        let (world, process) = (&self.world, &self.process);
-        process.breathe().await;
-        let run = self.run_of(request)?;
-        let call = Call {
-            process: process.number,
-            run,
-            operation: request.operation,
-            attempt: request.attempt,
-            tool: None,
-            arguments: Value::Null,
-            tenant: String::new(),
-        };
-        let call = world.judge(|guarantees| guarantees.call(process, call));
-        let _guard = UnderWay { world: Arc::clone(world), call: call.clone() };
-        let Fate { course, there, back } =
-            fate(world.seed, world.faults().call_fails, call.operation, call.attempt);
-        if course != Course::Answered {
-            world.count("fault", "call_fails");
-        }
+        let (under_way, Fate { course, there, back }) = self.ask(request).await?;
         tokio::time::sleep(there).await;
-        let id = course.arrives().then(|| self.take(&call, request));
+        let id = course.arrives().then(|| self.take(&under_way.call, request));
         tokio::time::sleep(back).await;
-        process.breathe().await;
+        self.process.breathe().await;
         match (course, id) {
             (Course::Answered | Course::Panics, Some(id)) => Ok(id),
             (Course::Refused, _) => Err(ModelError::new(ModelErrorKind::Refused, "no")),

@@ -60,7 +60,7 @@ const ANSWERS: [&str; 14] = [
 ];
 
 /// Records that no simulated world has: the first two need an MCP server; adoption and agents that lose rights are not
-/// generated, and nobody abandons a run.
+/// generated, and no run is abandoned.
 const OUT_OF_REACH: [RecordKind; 5] = [
     RecordKind::Rebound,
     RecordKind::Denied,

@@ -63,9 +63,9 @@ pub enum LiveFault {
     LostWithin,
     /// It is lost when the response has ended.
     LostAfter,
-    /// Frames come that nobody should send, with the response among them.
+    /// Frames come that no provider should send, with the response among them.
     Garbage,
-    /// A second response is active, which nobody asked for, until it has ended by itself.
+    /// A second response is active, which was not asked for, until it has ended by itself.
     Other,
 }
 

@@ -30,7 +30,7 @@ pub(crate) struct LiveSession {
     pub(crate) run: Option<RunId>,
     /// A process carries it.
     pub(crate) carried: bool,
-    /// Nobody says anything of their own accord any more.
+    /// Neither side says anything of its own accord any more.
     pub(crate) quiet: bool,
     pub(crate) over: bool,
     random: Random,
@@ -327,7 +327,7 @@ impl LiveSession {
         self.say(LiveNews::ResponseBegan { response, command: ours });
     }
 
-    /// The response that is active goes on.
+    /// The response that is active continues.
     fn respond(&mut self, world: &World) {
         let Some(mut active) = self.active.take() else { return };
         if active.asks > 0 && !self.random.chance(100) {
@@ -386,7 +386,7 @@ impl LiveSession {
             Output::Later(then) => then == notes,
             Output::Heard => false,
         };
-        // What was heard once is not asked for again, whatever else came of the same.
+        // What was heard once is not asked for again.
         let open = self.asked.iter().filter(|asked| {
             let mut same = self
                 .asked

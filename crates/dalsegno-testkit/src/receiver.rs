@@ -249,24 +249,8 @@ impl Model for SimulatedModel {
         sink: &dyn DeltaSink,
     ) -> Result<ModelReply, ModelError> {
         let (world, process) = (&self.world, &self.process);
-        process.breathe().await;
-        let run = self.run_of(request)?;
-        let call = Call {
-            process: process.number,
-            run,
-            operation: request.operation,
-            attempt: request.attempt,
-            tool: None,
-            arguments: Value::Null,
-            tenant: String::new(),
-        };
-        let call = world.judge(|guarantees| guarantees.call(process, call));
-        let _guard = UnderWay { world: Arc::clone(world), call: call.clone() };
-        let Fate { course, there, back } =
-            fate(world.seed, world.faults().call_fails, call.operation, call.attempt);
-        if course != Course::Answered {
-            world.count("fault", "call_fails");
-        }
+        let (under_way, Fate { course, there, back }) = self.ask(request).await?;
+        let (call, run) = (&under_way.call, under_way.call.run);
         // What it works on is paid for, whether or not the reply arrives.
         let reply = self.reply(run, request);
         let cost = match course {
@@ -303,12 +287,33 @@ impl Model for SimulatedModel {
 }
 
 impl SimulatedModel {
+    /// A request leaves the process: the call that it is, and what becomes of it.
+    pub(crate) async fn ask(&self, request: &CompletionRequest) -> Result<(UnderWay, Fate), ModelError> {
+        let (world, process) = (&self.world, &self.process);
+        process.breathe().await;
+        let call = Call {
+            process: process.number,
+            run: self.run_of(request)?,
+            operation: request.operation,
+            attempt: request.attempt,
+            tool: None,
+            arguments: Value::Null,
+            tenant: String::new(),
+        };
+        let call = world.judge(|guarantees| guarantees.call(process, call));
+        let fate = fate(world.seed, world.faults().call_fails, call.operation, call.attempt);
+        if fate.course != Course::Answered {
+            world.count("fault", "call_fails");
+        }
+        Ok((UnderWay { world: Arc::clone(world), call }, fate))
+    }
+
     /// The run that asks.
     pub(crate) fn run_of(&self, request: &CompletionRequest) -> Result<RunId, ModelError> {
         let run = self.world.judge(|guarantees| guarantees.run_of(request.operation));
         run.ok_or_else(|| {
             let what =
-                format!("a model is asked for an operation that nobody requested: {}", request.operation);
+                format!("a model is asked for an operation that was never requested: {}", request.operation);
             self.world.judge(|guarantees| guarantees.broken(what));
             ModelError::new(ModelErrorKind::Refused, "who asks?")
         })

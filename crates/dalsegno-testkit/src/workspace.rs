@@ -139,7 +139,7 @@ pub(crate) struct Mix {
     pub(crate) snapshot_every: u64,
     /// The journal is in a SQLite file.
     pub(crate) sqlite: bool,
-    /// Somebody calls.
+    /// There are calls.
     pub(crate) calls: bool,
 }
 

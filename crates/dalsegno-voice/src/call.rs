@@ -17,7 +17,7 @@ use crate::socket::{Endpoint, NoSocket, Socket};
 /// How long the run may take no news before the call is let go of.
 const STALLED: Duration = Duration::from_secs(10);
 
-/// How often a session that was never open is tried: four seconds, in which nobody has said anything.
+/// How often a session that was never open is tried: four seconds.
 const FIRST_ATTEMPTS: u32 = 5;
 
 /// How long a session has to be open before the next loss counts as the first one.
@@ -113,7 +113,7 @@ impl Carrier {
     }
 
     fn now(&self) -> u64 {
-        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
+        now_of(self.began)
     }
 
     /// Carries the call to its end.
@@ -176,7 +176,7 @@ impl Carrier {
             Some(Caller::HangsUp) => self.session.hang_up(now, "hung up"),
             None => {
                 self.is_listening = false;
-                // Whoever spoke may have said already that the caller hangs up in the end.
+                // What was said last may be that the caller hangs up in the end.
                 match self.turns.hangs_up() {
                     true => Output::default(),
                     false => self.session.hang_up(now, "hung up"),

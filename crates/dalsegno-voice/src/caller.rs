@@ -6,7 +6,7 @@ use std::time::Duration;
 use dalsegno_models::CallerTurn;
 use dalsegno_realtime::{LiveSession, Output};
 
-/// How long nobody speaks before a patient caller says the next thing, or hangs up.
+/// How long the silence lasts before a patient caller says the next thing, or hangs up.
 const PAUSE: Duration = Duration::from_millis(300);
 
 /// How long a patient caller waits for a live model that has something to speak of and does not.
@@ -20,7 +20,7 @@ const TURNS_MAX: usize = 4_096;
 pub enum Caller {
     /// Says something now. It interrupts the live model.
     Says(String),
-    /// Does this when nobody speaks and nothing is awaited, or after the time that it names.
+    /// Does this in a silence in which nothing is awaited, or after the time that it names.
     Turn(CallerTurn),
     /// Hangs up now.
     HangsUp,
@@ -36,9 +36,9 @@ pub(crate) struct Turns {
     waiting: VecDeque<CallerTurn>,
     /// When the turn before was taken.
     since: u64,
-    /// Since when nobody speaks and nothing is awaited.
+    /// Since when there is silence and nothing is awaited.
     quiet_since: Option<u64>,
-    /// Since when nobody speaks.
+    /// Since when there is silence.
     still_since: Option<u64>,
 }
 

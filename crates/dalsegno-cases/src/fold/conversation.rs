@@ -1,7 +1,7 @@
 //! A call in a case: the core, a caller and a live model that are written down, and a clock that the case moves.
 //!
 //! What has come is told to the core one after the other, as a journal has it. What takes time is under way until its time has come; the
-//! clock then moves to whatever comes first. A process that dies loses what is under way, and the next one folds what was recorded.
+//! clock then moves to what comes first. A process that dies loses what is under way, and the next one folds what was recorded.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,7 +32,7 @@ pub(crate) struct Conversation {
     flights: Vec<Flight>,
     /// All that the journal of the run has.
     journal: Vec<Event>,
-    /// For how long the caller has waited and nobody has spoken.
+    /// For how long the caller has waited in silence.
     silent: u64,
 }
 

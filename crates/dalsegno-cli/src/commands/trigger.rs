@@ -13,9 +13,6 @@ use crate::exit::Exit;
 use crate::input;
 use crate::render::table::table;
 
-/// The longest name of a session, in characters, as the server has it.
-const SESSION_MAX: usize = 256;
-
 pub(super) fn trigger(args: &TriggerArgs, context: &mut Context<'_>) -> Result<Exit, Error> {
     match &args.verb {
         TriggerVerb::Test(args) => test(args, context),
@@ -39,8 +36,8 @@ fn test(args: &TriggerTestArgs, context: &mut Context<'_>) -> Result<Exit, Error
     let headers = headers.into_iter().filter(|(name, _)| trigger.headers.contains(name)).collect();
     let delivery = Delivery { body, headers, query: once("--query", &args.query)? };
     let begun = trigger.begin(delivery).map_err(ServeTrouble::Delivery)?;
-    let session = begun.as_ref().and_then(|begun| begun.session.as_deref()).unwrap_or_default();
-    if session.chars().count() > SESSION_MAX || session.chars().any(char::is_control) {
+    let session = begun.as_ref().and_then(|begun| begun.session.as_deref());
+    if let Some(session) = session.filter(|session| !dalsegno_server::is_name(session)) {
         return Err(ServeTrouble::Session { session: session.to_owned() }.into());
     }
     let is_known = loaded.workspace.as_ref().is_none_or(|all| all.agents.contains_key(&trigger.agent.value));

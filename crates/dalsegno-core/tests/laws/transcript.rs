@@ -81,7 +81,7 @@ proptest! {
                 };
                 prop_assert_eq!(of(one), of(other));
                 prop_assert!(packed(one.transcript()).len() <= packed(other.transcript()).len());
-                // A state that is stored and loaded goes on as before.
+                // A state that is stored and loaded is the same.
                 prop_assert_eq!(&unpacked::<AgentState>(&packed(one)), one);
                 if let (Some(one_asks), Some(other_asks)) = (completion(one), completion(other)) {
                     prop_assert_eq!(sent(&world.config, one, one_asks), sent(&world.config, other, other_asks));

@@ -90,7 +90,7 @@ impl LiveTwin {
         self.turns.len()
     }
 
-    /// Says whether the caller waits to hear something: nobody speaks, and a result is not there or was not spoken of.
+    /// Says whether the caller waits to hear something: there is silence, and a result is not there or was not spoken of.
     pub fn is_awaited(&self) -> bool {
         let owes = !self.open.is_empty() || self.unread || self.due.is_some();
         owes && self.active.is_none() && self.lost_until.is_none() && !self.over

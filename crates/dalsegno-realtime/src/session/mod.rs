@@ -227,12 +227,12 @@ impl LiveSession {
         self.stage == Stage::Open
     }
 
-    /// Says whether nobody speaks and nothing is awaited: the time at which a patient caller says the next thing.
+    /// Says whether there is silence and nothing is awaited: the time at which a patient caller says the next thing.
     pub fn is_quiet(&self) -> bool {
         self.is_open() && self.talk.is_quiet() && self.sent.is_empty() && self.open.is_empty() && !self.unread
     }
 
-    /// Says whether nobody speaks. There may be something that the live model has not spoken of.
+    /// Says whether there is silence. There may be something that the live model has not spoken of.
     pub fn is_still(&self) -> bool {
         self.is_open() && self.talk.is_quiet()
     }

@@ -1,4 +1,4 @@
-//! Frames that nobody should send: no panic, nothing that grows, and no news that a state cannot hold.
+//! Frames that no provider should send: no panic, nothing that grows, and no news that a state cannot hold.
 
 use dalsegno_core::{CommandKind, LiveCommand, LiveNews, OperationId};
 use dalsegno_realtime::{FRAME_BYTES_MAX, LiveSession, Output};
@@ -217,7 +217,7 @@ proptest! {
                 prop_assert!(at >= now || session.tick(now) != Output::default() || session.wakes_at() >= Some(now));
             }
         }
-        // What it keeps is bounded, whatever came.
+        // What it keeps is bounded.
         let kept = format!("{session:?}").len();
         prop_assert!(kept < 4 * FRAME_BYTES_MAX, "it keeps {} bytes", kept);
     }

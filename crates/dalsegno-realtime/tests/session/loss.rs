@@ -23,7 +23,7 @@ fn a_new_session_knows_what_was_said_and_done() {
     let id = line.command(1, output("c1"));
     let added = json!({ "id": id.to_string(), "type": "function_call_output", "call_id": "c1" });
     line.frame(json!({ "type": "conversation.item.added", "item": added }));
-    // The output of the second call was sent, and nobody knows whether it arrived.
+    // The output of the second call was sent, and it is not known whether it arrived.
     line.begins("r2", json!(null));
     line.asks("r2", "c2", "completed");
     line.ends("r2", "completed");

@@ -92,7 +92,7 @@ fn where_the_provider_says_that_one_is_active_ours_waits_for_its_end() {
     let id = line.command(1, respond());
     line.take_sent();
     line.refuses(&id.to_string(), "conversation_already_has_active_response");
-    assert_eq!((line.take_sent().len(), line.take_kinds().len()), (0, 0), "it waits, and nobody is told");
+    assert_eq!((line.take_sent().len(), line.take_kinds().len()), (0, 0), "it waits");
     line.ends("theirs", "completed");
     assert_eq!(line.take_sent(), ["response.create"]);
     line.refuses(&id.to_string(), "conversation_already_has_active_response");

@@ -21,7 +21,7 @@ pub(crate) struct Hold {
 }
 
 impl Hold {
-    /// Holds whatever reads this run from here on.
+    /// Holds all reads of this run from here on.
     pub(crate) fn hold(&self, run: &str) {
         self.runs.lock().unwrap().insert(run.parse().unwrap());
     }

@@ -1,4 +1,4 @@
-//! Every list has pages: all entries, each once, whatever the size of a page, also while some are added and removed.
+//! Every list has pages: all entries, each once, for any size of a page, also while some are added and removed.
 
 use dalsegno_access::Scope;
 use serde_json::{Value, json};

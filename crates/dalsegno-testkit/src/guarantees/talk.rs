@@ -62,7 +62,7 @@ impl Guarantees {
         let alias = self.name(run);
         let talk = self.talks.entry(run).or_default();
         if !talk.asked.contains_key(call_id) {
-            return self.broken(format!("{alias}: `{call_id}` gets an output, and nobody asked for it"));
+            return self.broken(format!("{alias}: `{call_id}` gets an output, and was never asked"));
         }
         if !talk.recorded.contains(call_id) {
             return self

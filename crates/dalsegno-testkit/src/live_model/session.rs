@@ -14,7 +14,7 @@ use super::{LiveAnswer, LiveFault, Shared};
 struct Active {
     id: String,
     answer: LiveAnswer,
-    /// Nobody asked for it.
+    /// It was not asked for.
     is_other: bool,
 }
 
@@ -275,7 +275,7 @@ impl Served {
         Ok(fault != Some(LiveFault::LostAfter))
     }
 
-    /// Ends a response that nobody asked for.
+    /// Ends a response that was not asked for.
     async fn end_other(&mut self) -> Result<(), Error> {
         if self.active.as_ref().is_some_and(|active| active.is_other) {
             self.end("completed").await?;

@@ -1,4 +1,4 @@
-//! Whoever calls an agent: the calls that processes carry, and go on to carry when another one dies.
+//! The callers: calls that a process carries, and another one when that has died.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -32,7 +32,7 @@ impl Line {
 }
 
 impl Operator {
-    /// Now and then somebody calls; and calls whose process is gone are carried by another one.
+    /// Now and then there is a call; and calls whose process is gone are carried by another one.
     pub(super) async fn attend_calls(&mut self, number: usize) {
         if !self.mix.calls {
             return;

@@ -1,4 +1,4 @@
-//! Sockets that are lost, and providers that send what nobody should send.
+//! Sockets that are lost, and providers that send what none should send.
 
 use dalsegno_core::LiveNews;
 use dalsegno_testkit::{LiveAnswer, LiveFault, LiveModel};

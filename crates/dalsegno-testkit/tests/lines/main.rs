@@ -28,7 +28,7 @@ const AGENT: &str = "name = \"desk\"\nversion = \"1.0.0\"\ndescription = \"Takes
 /// What was done, by tool and key.
 type Done = Arc<Mutex<Vec<(&'static str, String)>>>;
 
-/// A tool that notes that it was called. One that waits goes on when it may.
+/// A tool that notes that it was called. One that waits continues when it may.
 struct Noted {
     name: &'static str,
     class: EffectClass,
@@ -120,7 +120,7 @@ async fn says(call: &Call, text: &str) {
     call.caller.send(Caller::Says(text.to_owned())).await.unwrap();
 }
 
-/// Says this once nobody speaks and nothing is awaited.
+/// Says this in the next silence in which nothing is awaited.
 async fn says_in_turn(call: &Call, text: &str) {
     let turn = CallerTurn::Says { text: text.to_owned(), after: None };
     call.caller.send(Caller::Turn(turn)).await.unwrap();

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use dalsegno_core::{AgentName, Callee, Mind, StepAction, ToolKind};
 
-use super::AgentFile;
 use super::steps::certain_target;
+use super::{AgentFile, Unpriced};
 use crate::code::Code;
 use crate::names::list;
 use crate::report::Report;
@@ -104,12 +104,12 @@ fn check_prices(agents: &BTreeMap<AgentName, (AgentFile, &Report)>) {
             parents.entry(child).or_default().push(name);
         }
     }
-    // From each agent with such a model upwards; whoever is reached first is told about that one.
-    let mut reached: BTreeMap<&AgentName, (&AgentName, &str)> = BTreeMap::new();
+    // From each agent with such a model upwards; the first one that an agent may run is named.
+    let mut reached: BTreeMap<&AgentName, (&AgentName, &Unpriced)> = BTreeMap::new();
     let mut queue = VecDeque::new();
     for (name, (agent, _)) in agents {
-        if let Some(model) = &agent.open.unpriced {
-            reached.insert(name, (name, model));
+        if let Some(unpriced) = &agent.open.unpriced {
+            reached.insert(name, (name, unpriced));
             queue.push_back(name);
         }
     }
@@ -122,18 +122,17 @@ fn check_prices(agents: &BTreeMap<AgentName, (AgentFile, &Report)>) {
             }
         }
     }
-    for (name, (holder, model)) in reached {
+    for (name, (holder, unpriced)) in reached {
         let (agent, report) = &agents[name];
         let Some(span) = &agent.open.cost else { continue };
+        let (model, lack) = (&unpriced.model, unpriced.lack());
         let whose = if holder == name {
-            format!("the model `{model}` has no `price`")
+            format!("the model `{model}` {lack}")
         } else {
-            format!("`{holder}`, which may run as its child, uses the model `{model}`, which has no `price`")
+            format!("`{holder}`, which may run as its child, uses the model `{model}`, which {lack}")
         };
         report
             .error(Code::MissingPrice, span.clone(), format!("the cost cannot be bounded: {whose}"))
-            .help(format!(
-                "add `price = {{ input = …, output = … }}` to `[models.{model}]` in `dalsegno.toml`, in US dollars for a million tokens"
-            ));
+            .help(unpriced.help());
     }
 }

@@ -25,8 +25,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use dalsegno_core::{
-    AgentName, Callee, EffectClass, Limits, MemoryScope, Mind, ModelName, OnFailure, OnIndeterminate,
-    ProviderTool, ToolKind, ToolName, ToolPattern, Verify,
+    AgentName, Callee, EffectClass, Limits, MemoryScope, Mind, ModelName, ModelSettings, OnFailure,
+    OnIndeterminate, ProviderTool, ToolKind, ToolName, ToolPattern, Verify,
 };
 
 pub(crate) use self::callees::RESERVED;
@@ -99,8 +99,8 @@ struct AgentTool {
 struct Open {
     /// The agents that may run as children, whose cost counts as this one's.
     children: BTreeSet<AgentName>,
-    /// A model without a price that the agent may use.
-    unpriced: Option<String>,
+    /// A model that the agent may use and whose cost is not known.
+    unpriced: Option<Unpriced>,
     /// Where the bound on the cost stands.
     cost: Option<Range<usize>>,
 }
@@ -176,10 +176,52 @@ impl AgentTools {
     }
 }
 
+/// A model whose cost is not known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Unpriced {
+    /// The workspace's name of the model.
+    pub(crate) model: String,
+    /// Its tokens have a price, and the searches of the web that it may ask its provider for have none.
+    of_searches: bool,
+}
+
+impl Unpriced {
+    fn of(model: &ModelSettings) -> Option<Self> {
+        let searches = model.control.provider_tools.contains(&ProviderTool::WebSearch);
+        let of_searches = match &model.price {
+            None => false,
+            Some(price) if searches && price.web_search.is_none() => true,
+            Some(_) => return None,
+        };
+        Some(Self { model: model.name.clone(), of_searches })
+    }
+
+    /// What is missing, in words behind the name of the model.
+    pub(crate) const fn lack(&self) -> &'static str {
+        match self.of_searches {
+            false => "has no `price`",
+            true => "may search the web, and its `price` has no `web_search`",
+        }
+    }
+
+    /// What to add.
+    pub(crate) fn help(&self) -> String {
+        let model = &self.model;
+        match self.of_searches {
+            false => format!(
+                "add `price = {{ input = …, output = … }}` to `[models.{model}]` in `dalsegno.toml`, in US dollars for a million tokens"
+            ),
+            true => format!(
+                "add `web_search = …` to the `price` of `[models.{model}]` in `dalsegno.toml`, in US dollars for a thousand searches"
+            ),
+        }
+    }
+}
+
 impl AgentFile {
-    /// A model that the agent may ask and that has no price, if there is one: a bound on the cost would not hold.
-    pub(crate) fn unpriced(&self) -> Option<&str> {
-        self.open.unpriced.as_deref()
+    /// A model that the agent may ask and whose cost is not known, if there is one: a bound on the cost would not hold.
+    pub(crate) const fn unpriced(&self) -> Option<&Unpriced> {
+        self.open.unpriced.as_ref()
     }
 
     /// Notes which tools only some tenants have.

@@ -8,7 +8,7 @@ use toml::de::DeTable;
 use super::callees::{self, Callees};
 use super::directory::Directory;
 use super::keys::{FILE, FILE_TEXTS};
-use super::{AgentFile, AgentTools, Open, limits, mind, provider_tools, steps, tools, voice};
+use super::{AgentFile, AgentTools, Open, Unpriced, limits, mind, provider_tools, steps, tools, voice};
 use crate::code::Code;
 use crate::place::Place;
 use crate::report::Report;
@@ -80,8 +80,8 @@ pub(crate) fn read(report: &Report, root: &DeTable<'_>, around: &Surroundings<'_
         let children: BTreeSet<_> = children.into_iter().chain(minded.children).collect();
         let known = children.iter().cloned().chain(successors).chain(minded.successors);
         // What a model costs is known only if `dalsegno.toml` could be read.
-        let mut models = minded.models.into_iter().filter(|_| around.settings.is_some());
-        let unpriced = models.find(|model| model.price.is_none()).map(|model| model.name);
+        let models = minded.models.iter().filter(|_| around.settings.is_some());
+        let unpriced = models.filter_map(Unpriced::of).next();
         AgentFile {
             name: name.value,
             version,

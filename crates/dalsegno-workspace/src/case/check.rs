@@ -194,16 +194,14 @@ fn unknown(report: &Report, span: Range<usize>, name: &str, config: &AgentConfig
 
 /// A bound on the cost holds only where each model has a price: without one, a reply costs nothing.
 pub(crate) fn price(report: &Report, expect: &Expectations, agent: &AgentFile) {
-    let (Some(bound), Some(model)) = (&expect.max_cost_nano_usd, agent.unpriced()) else { return };
+    let (Some(bound), Some(unpriced)) = (&expect.max_cost_nano_usd, agent.unpriced()) else { return };
     report
         .error(
             Code::MissingPrice,
             bound.span.clone(),
-            format!("the cost cannot be bounded: the model `{model}` has no `price`"),
+            format!("the cost cannot be bounded: the model `{}` {}", unpriced.model, unpriced.lack()),
         )
-        .help(format!(
-            "add `price = {{ input = …, output = … }}` to `[models.{model}]` in `dalsegno.toml`, or use `max_tokens`"
-        ));
+        .help(format!("{}, or use `max_tokens`", unpriced.help()));
 }
 
 /// The names in the results that all cases of a file share: some case must know them.

@@ -153,7 +153,7 @@ pub(super) static CASE: Shape = Shape {
         Key::new(
             "max_silence",
             Form::Duration,
-            "In a call: the longest time for which the caller may wait while nobody speaks.",
+            "In a call: the longest time for which the caller may wait in silence.",
         ),
         Key::new("ended_by", Form::Word(ENDED_BY), "In a call: who must end it."),
         NEVER_CALLS,

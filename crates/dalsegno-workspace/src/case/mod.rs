@@ -267,7 +267,7 @@ pub struct TalkExpectations {
     pub said: Vec<Located<Regex>>,
     /// What matches something that the live model is told: its instructions, notes, what it is to say.
     pub told: Vec<Located<Regex>>,
-    /// The longest time for which the caller waits and nobody speaks, in milliseconds.
+    /// The longest time for which the caller waits in silence, in milliseconds.
     pub max_silence_ms: Option<Located<u64>>,
     /// Who ends the call.
     pub ended_by: Option<Located<EndedBy>>,

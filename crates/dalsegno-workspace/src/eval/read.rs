@@ -127,7 +127,7 @@ impl Reader<'_> {
             judges,
             unpriced: None,
         };
-        let unpriced = |name: &AgentName| self.workspace.agents.get(name)?.unpriced().map(str::to_owned);
+        let unpriced = |name: &AgentName| Some(self.workspace.agents.get(name)?.unpriced()?.model.clone());
         let found = eval.agents().find_map(unpriced);
         eval.unpriced = found;
         Some(eval)

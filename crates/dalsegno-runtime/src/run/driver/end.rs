@@ -99,6 +99,8 @@ impl Driver {
         for text in [&mut by, &mut reason].into_iter().flatten() {
             self.context.bindings.secrets().text(text);
         }
+        // An attempt that waits to begin would reach the model or a tool while the end is written down.
+        self.give_up_free();
         self.outbox.push(NewRecord::new(at, Body::Signalled { signal, by, reason }));
         self.resume(Event::signal(at, signal))?;
         self.step()?;

@@ -198,6 +198,15 @@ impl Driver {
         self.below.send_replace(if self.ended.is_some() { Stop::Cancel } else { Stop::Interrupt });
     }
 
+    /// Gives up attempts that may be repeated, unless they are about a task of a server, which has to be cancelled there.
+    pub(super) fn give_up_free(&self) {
+        let is_task = |running: &&Running| self.remote.tasked.get(running.operation).is_some();
+        let free = self.running.all().filter(|running| running.free && running.pause.is_none());
+        for running in free.filter(|running| !is_task(running)) {
+            running.abort.abort();
+        }
+    }
+
     pub(super) async fn next_input(&mut self) -> Input {
         let left = self.time_left();
         let goes = self.ended.is_none();
