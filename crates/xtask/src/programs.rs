@@ -28,6 +28,12 @@ const PASSED_ON: [&str; 5] = ["CARGO_MANIFEST_", "CARGO_PKG_", "DALSEGNO_", "LD_
 /// A program that takes as long as many others on a single core: it is started first, so that no core waits for it.
 const FIRST: &str = "seeds";
 
+/// The variable that says how many tests the harness runs at once.
+const THREADS: &str = "RUST_TEST_THREADS";
+
+/// Tests that one program runs at once, for each core: most of them wait for another process, a socket or a clock.
+const TESTS_A_CORE: usize = 4;
+
 /// How many tests are listed.
 const LISTED: usize = 10;
 
@@ -90,10 +96,14 @@ pub(crate) fn run(variable: Option<(&str, &str)>) -> anyhow::Result<String> {
         programs.push(program);
     }
     programs.sort_by_key(|program| program.name() != FIRST);
+    let at_once = thread::available_parallelism().map_or(1, usize::from);
+    if env::var_os(THREADS).is_none() {
+        let threads = (THREADS.to_owned(), (TESTS_A_CORE * at_once).to_string());
+        programs.iter_mut().for_each(|program| program.variables.push(threads.clone()));
+    }
     let waiting = Mutex::new(VecDeque::from(programs));
     let next = || waiting.lock().map(|mut waiting| waiting.pop_front()).unwrap_or_default();
     let done = Mutex::new((String::new(), Vec::new()));
-    let at_once = thread::available_parallelism().map_or(1, usize::from);
     thread::scope(|scope| {
         for worker in 0..at_once {
             let (next, done, output) = (&next, &done, notes.join(format!("output-{worker}")));
