@@ -10,9 +10,9 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use dalsegno_access::{Access, Scope};
 use dalsegno_core::{Answer as Recorded, OperationId, RunId};
-use dalsegno_history::WaitingOperation;
+use dalsegno_history::{Journal, WaitingOperation};
 use dalsegno_runtime::{EngineError, GateInput, RunEvent, RunHandle};
-use dalsegno_store::{AcquireError, Body, Record};
+use dalsegno_store::{AcquireError, Body};
 use dalsegno_wire::{Answer, Answered, Given as Said, schema};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -27,6 +27,8 @@ use crate::shared::Shared;
 
 /// How long to wait for the journal to have an answer.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// The records of a run that are read at once.
+const PAGE: usize = 500;
 
 /// What became of an answer.
 #[derive(Serialize, ToSchema)]
@@ -109,8 +111,9 @@ pub(crate) async fn give(
     let Some(waits) = find(&latest.waiting, operation)? else {
         if let Some(named) = operation {
             // The same answer again, by a client that did not see the first one arrive.
-            let records = shared.journal().store().read(run, 0).await?;
-            if has_answer(&records, named, &answer) {
+            let journal = shared.journal().clone();
+            let found = shared.costly.perform(access, async move { last_answer(&journal, run, named).await });
+            if found.await?.is_some_and(|found| is_same(&found, &answer)) {
                 return Ok(Given { operation, answer: Answered::Recorded, is_replay: true });
             }
         }
@@ -183,14 +186,30 @@ fn find(
     }
 }
 
-/// Says whether an operation has this very answer.
-fn has_answer(records: &[Record], operation: OperationId, given: &Said) -> bool {
-    let records = records.iter().rev().filter(|record| record.operation == Some(operation));
-    let answer = records.filter_map(|record| match &record.body {
-        Body::Answered { answer } => Some(answer),
-        _ => None,
-    });
-    answer.take(1).any(|answer| match (answer, given) {
+/// Finds the last answer to an operation, page by page.
+async fn last_answer(
+    journal: &Journal,
+    run: RunId,
+    operation: OperationId,
+) -> Result<Option<Recorded>, Problem> {
+    let mut found = None;
+    let mut from = 0;
+    loop {
+        let records = journal.store().page(run, from, PAGE).await?.into_records()?;
+        let Some(last) = records.last() else { return Ok(found) };
+        from = last.seq + 1;
+        let of_it = records.into_iter().filter(|record| record.operation == Some(operation));
+        let answers = of_it.filter_map(|record| match record.body {
+            Body::Answered { answer } => Some(answer),
+            _ => None,
+        });
+        found = answers.last().or(found);
+    }
+}
+
+/// Says whether a recorded answer is the one that was given.
+fn is_same(recorded: &Recorded, given: &Said) -> bool {
+    match (recorded, given) {
         (Recorded::Approved { edited: None, .. }, Said::Approve { arguments: None, .. })
         | (Recorded::Denied { .. }, Said::Deny { .. })
         | (Recorded::NotDone { .. }, Said::NotHappened {}) => true,
@@ -200,7 +219,7 @@ fn has_answer(records: &[Record], operation: OperationId, given: &Said) -> bool 
         (Recorded::Done { result, error: None, .. }, Said::Happened { result: given }) => result == given,
         (Recorded::Done { error: Some(error), .. }, Said::Refused { error: given }) => error == given,
         _ => false,
-    })
+    }
 }
 
 /// Waits until the journal has the answer, and performs the run from there on.

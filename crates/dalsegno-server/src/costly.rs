@@ -1,4 +1,4 @@
-//! Reads that compute: replays, comparisons, exports and the states of steps. How many there are at once is bounded, for the
+//! What computes: replays, comparisons, exports, forks and the states of steps. How many there are at once is bounded, for the
 //! process and for each tenant, and so is how many wait and how long. They have threads of their own, so that a request that
 //! computes nothing never waits for one that does.
 
@@ -81,26 +81,35 @@ impl Costly {
         access: &Access,
         work: impl Future<Output = Result<T, Problem>> + Send + 'static,
     ) -> Result<T, Problem> {
-        let held = self.in_time(self.enter(access)).await?;
         let (here, gone) = oneshot::channel::<Infallible>();
+        let done = self.complete(access, async move {
+            tokio::select! {
+                done = work => done,
+                _ = gone => Err(Problem::stopping()),
+            }
+        });
+        let done = done.await;
+        drop(here);
+        done
+    }
+
+    /// Does something that computes for a client, when there is room, and to the end, also when the client goes away.
+    ///
+    /// # Errors
+    /// What the work returns; a problem where there is no room in time, or the server stops before it begins.
+    pub(crate) async fn complete<T: Send + 'static>(
+        &self,
+        access: &Access,
+        work: impl Future<Output = Result<T, Problem>> + Send + 'static,
+    ) -> Result<T, Problem> {
+        let held = self.in_time(self.enter(access)).await?;
         let runtime = Handle::current();
         // A fold computes without a pause, and would keep a thread of the runtime from all other requests.
-        let computed = spawn_blocking(move || {
+        let done = spawn_blocking(move || {
             let _held = held;
-            runtime.block_on(async move {
-                tokio::select! {
-                    done = work => Some(done),
-                    _ = gone => None,
-                }
-            })
+            runtime.block_on(work)
         });
-        let computed = computed.await;
-        drop(here);
-        match computed {
-            Ok(Some(done)) => done,
-            Ok(None) => Err(Problem::stopping()),
-            Err(error) => Err(Problem::defect(&error)),
-        }
+        done.await.unwrap_or_else(|error| Err(Problem::defect(&error)))
     }
 
     /// Room for an archive, from before it is made until its client has taken it.
@@ -120,7 +129,7 @@ impl Costly {
         let tenant = self.tenant(access);
         let place = Arc::clone(&tenant.places).try_acquire_owned().map_err(|_| {
             let detail = format!(
-                "{} replays, comparisons, exports or steps of this tenant are computed or wait for it, which is the maximum",
+                "{} replays, comparisons, exports, forks or steps of this tenant are computed or wait for it, which is the maximum",
                 self.of_tenant + WAITING
             );
             Problem::new(Code::TooMany, detail, "wait for an answer before you ask for another").retry_after(2)

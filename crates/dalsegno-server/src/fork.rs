@@ -106,13 +106,14 @@ pub(crate) async fn perform(
     if (live_effects || !set.is_empty()) && !access.may(Scope::AnswersWrite) {
         return Err(Problem::forbidden(access, Scope::AnswersWrite));
     }
-    let at = match at {
-        None if set.is_empty() => Some(shared.journal().latest(run).await?.state.step().max(1)),
-        at => at,
-    };
-    let options = ForkOptions { at, set: set.into_iter().collect(), config: None, model, live_effects };
     let own = Arc::clone(shared);
-    let forked = async move {
+    // To the end: a run that was begun half-way would be performed by no process.
+    let forked = shared.costly.complete(access, async move {
+        let at = match at {
+            None if set.is_empty() => Some(own.journal().latest(run).await?.state.step().max(1)),
+            at => at,
+        };
+        let options = ForkOptions { at, set: set.into_iter().collect(), config: None, model, live_effects };
         let handle = match own.engine.fork(run, options).await {
             // The run was not through with the steps before: nothing was begun.
             Err(EngineError::History(HistoryError::Fold(FoldError::Fork { source, .. }))) => {
@@ -128,6 +129,6 @@ pub(crate) async fn perform(
         let run = handle.run();
         own.hands.hold(handle);
         Ok(run)
-    };
-    Shared::whole(forked).await
+    });
+    forked.await
 }

@@ -17,32 +17,45 @@ fn of_tenant() -> (usize, usize) {
     (all / 2, 8)
 }
 
-fn id(run: &serde_json::Value) -> String {
-    run["run_id"].as_str().unwrap().to_owned()
+/// A run of one step that has ended.
+async fn ended(client: &Client) -> String {
+    let run = client.start("ask", "much").await["run_id"].as_str().unwrap().to_owned();
+    let answer = json!({ "answer": { "value": 3 } });
+    assert_eq!(client.post(&format!("/v1/runs/{run}/answers"), &answer).await.status, 200);
+    let ended = client.get(&format!("/v1/runs/{run}?wait=30")).await.json();
+    assert_eq!(ended["status"], "completed", "{ended:#}");
+    run
 }
 
-/// The n-th of the ways to have something computed of a run.
+/// The ways to have something computed of a run.
+const WAYS: usize = 5;
+
+/// The n-th of these ways.
 async fn compute(client: &Client, run: &str, way: usize) -> Answer {
-    let way = way % 4;
     match way {
         0 => client.post(&format!("/v1/runs/{run}/replay"), &json!({})).await,
         1 => client.get(&format!("/v1/diff?left={run}&right={run}")).await,
         2 => client.get(&format!("/v1/runs/{run}/export")).await,
-        _ => client.get(&format!("/v1/runs/{run}/steps/end")).await,
+        3 => client.get(&format!("/v1/runs/{run}/steps/end")).await,
+        _ => client.post(&format!("/v1/runs/{run}/fork"), &json!({ "at": 1 })).await,
     }
+}
+
+fn is_done(answer: &Answer) -> bool {
+    matches!(answer.status, 200 | 201)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_tenant_that_has_much_computed_waits_for_itself_and_the_others_do_not() {
     let (world, hold) = World::held().await;
     let (acme, rival) = (world.all("acme"), world.all("rival"));
-    let run = id(&acme.start("echo", "much").await);
-    let other = id(&rival.start("echo", "little").await);
+    let run = ended(&acme).await;
+    let other = ended(&rival).await;
     hold.hold(&run);
     let (under_way, waiting) = of_tenant();
     // Archives have room of their own, so that each way but that one is taken here.
     let mut asked: FuturesUnordered<_> =
-        (0..=under_way + waiting).map(|number| compute(&acme, &run, [0, 1, 3][number % 3])).collect();
+        (0..=under_way + waiting).map(|number| compute(&acme, &run, [0, 1, 3, 4][number % 4])).collect();
     // One is too many, and none of the others ends before it is let go.
     let refused = asked.next().await.unwrap();
     refused.is_problem(429, "too_many");
@@ -50,25 +63,27 @@ async fn a_tenant_that_has_much_computed_waits_for_itself_and_the_others_do_not(
     // The tenant has what computes nothing as before, and the other one has everything.
     assert_eq!(acme.get("/v1/agents").await.status, 200);
     assert_eq!(acme.get("/v1/webhooks").await.status, 200);
-    for way in 0..4 {
-        assert_eq!(compute(&rival, &other, way).await.status, 200, "{way}");
+    for way in 0..WAYS {
+        let answer = compute(&rival, &other, way).await;
+        assert!(is_done(&answer), "{way}: {answer:?}");
     }
     hold.free();
     while let Some(answer) = asked.next().await {
-        assert_eq!(answer.status, 200, "{answer:?}");
+        assert!(is_done(&answer), "{answer:?}");
     }
     // All the room is there again.
-    for way in 0..4 {
-        assert_eq!(compute(&acme, &run, way).await.status, 200, "{way}");
+    for way in 0..WAYS {
+        let answer = compute(&acme, &run, way).await;
+        assert!(is_done(&answer), "{way}: {answer:?}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_way_to_have_something_computed_is_without_a_bound() {
-    for way in 0..4 {
+    for way in 0..WAYS {
         let (world, hold) = World::held().await;
         let acme = world.all("acme");
-        let run = id(&acme.start("echo", "much").await);
+        let run = ended(&acme).await;
         hold.hold(&run);
         let (under_way, waiting) = of_tenant();
         let mut asked: FuturesUnordered<_> =
@@ -85,7 +100,7 @@ async fn no_way_to_have_something_computed_is_without_a_bound() {
 async fn who_goes_away_stops_what_is_computed_for_it() {
     let (world, hold) = World::held().await;
     let acme = world.all("acme");
-    let run = id(&acme.start("echo", "much").await);
+    let run = ended(&acme).await;
     hold.hold(&run);
     for path in [format!("/v1/runs/{run}/export"), format!("/v1/diff?left={run}&right={run}")] {
         let mut gone = TcpStream::connect(acme.address).await.unwrap();
@@ -102,10 +117,34 @@ async fn who_goes_away_stops_what_is_computed_for_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fork_is_finished_when_its_client_goes_away() {
+    let (world, hold) = World::held().await;
+    let acme = world.all("acme");
+    let run = ended(&acme).await;
+    let changes = acme.get("/v1/runs").await.json()["changes"].as_str().unwrap().to_owned();
+    let mut stream = acme.follow(&format!("/v1/runs?after={changes}"), None).await;
+    hold.hold(&run);
+    let mut gone = TcpStream::connect(acme.address).await.unwrap();
+    let key = acme.key.as_deref().unwrap();
+    let head = format!(
+        "POST /v1/runs/{run}/fork HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {key}\r\n\
+         content-type: application/json\r\ncontent-length: 8\r\n\r\n{{\"at\":1}}"
+    );
+    gone.write_all(head.as_bytes()).await.unwrap();
+    hold.reads(1).await;
+    drop(gone);
+    // By the time that another request is answered, the server has seen it go.
+    assert_eq!(acme.get("/v1/agents").await.status, 200);
+    hold.free();
+    let event = stream.next().await.unwrap();
+    assert!(!event.data.contains(&run), "{event:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_stops_refuses_what_waits() {
     let (mut world, hold) = World::held().await;
     let acme = world.all("acme");
-    let run = id(&acme.start("echo", "much").await);
+    let run = ended(&acme).await;
     hold.hold(&run);
     let (under_way, _) = of_tenant();
     let mut asked: FuturesUnordered<_> = (0..=under_way).map(|_| compute(&acme, &run, 0)).collect();

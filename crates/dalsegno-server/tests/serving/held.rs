@@ -1,6 +1,7 @@
 //! A journal that can be held: what reads a run waits until it is let go.
 
 use std::collections::BTreeSet;
+use std::ops::Deref;
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
@@ -42,6 +43,24 @@ impl Hold {
         }
         let _reading = Reading::of(&self.reading);
         self.is_free.subscribe().wait_for(|is_free| *is_free).await.unwrap();
+    }
+}
+
+/// What a test has of it. When the test ends, also by a failure, all is let go: a runtime ends only when what it computes has.
+#[derive(Default)]
+pub(crate) struct Holder(Hold);
+
+impl Deref for Holder {
+    type Target = Hold;
+
+    fn deref(&self) -> &Hold {
+        &self.0
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        self.0.free();
     }
 }
 

@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::client::Client;
-use crate::held::{HeldStore, Hold};
+use crate::held::{HeldStore, Hold, Holder};
 
 const ECHO: &str = "name = \"echo\"\n[[steps]]\nrespond = \"You said: {{request.text}}\"\n";
 const ASK: &str = "name = \"ask\"\n[[steps]]\nid = \"n\"\nask = \"How many?\"\nschema = { type = \"integer\" }\n[[steps]]\nrespond = \"{{steps.n}} then\"\n";
@@ -91,12 +91,12 @@ impl World {
     }
 
     /// One whose journal can be held.
-    pub(crate) async fn held() -> (Self, Hold) {
+    pub(crate) async fn held() -> (Self, Holder) {
         let folder = tempfile::tempdir().unwrap();
         write_workspace(folder.path());
-        let hold = Hold::default();
+        let hold = Holder::default();
         let inner = SqliteStore::open(folder.path().join("held.db")).unwrap();
-        let store = HeldStore { inner, hold: hold.clone() };
+        let store = HeldStore { inner, hold: Hold::clone(&hold) };
         let engine = Engine::builder().store(store, Owner::in_process()).open(folder.path()).await.unwrap();
         (Self::of(folder, engine, settings()).await, hold)
     }
