@@ -1,52 +1,5 @@
 //! Why keys cannot be used.
 
-use std::io;
-use std::path::PathBuf;
-
-/// Why the file of keys cannot be opened.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum OpenError {
-    /// The file or its folder cannot be used.
-    #[error("cannot open `{}`, the file of access keys", path.display())]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// The file belongs to another user.
-    #[error("`{}`, the file of access keys, belongs to another user", path.display())]
-    NotOurs {
-        /// The file.
-        path: PathBuf,
-    },
-    /// Another program's database.
-    #[error("`{}` is not a file of access keys", path.display())]
-    Foreign {
-        /// The file.
-        path: PathBuf,
-    },
-    /// A newer release wrote it.
-    #[error("`{}` has version {found}, and this release reads version {known}: use a newer release", path.display())]
-    Newer {
-        /// The file.
-        path: PathBuf,
-        /// Its version.
-        found: i64,
-        /// The version of this release.
-        known: i64,
-    },
-    /// The database failed.
-    #[error("cannot use `{}`, the file of access keys", path.display())]
-    Storage {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: rusqlite::Error,
-    },
-}
-
 /// Why keys cannot be added, listed or revoked.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

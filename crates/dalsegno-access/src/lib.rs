@@ -32,7 +32,8 @@ mod store;
 mod ticket;
 
 pub use access::{Access, Reach};
-pub use error::{KeyError, OpenError, Refused};
+pub use dalsegno_database::OpenError;
+pub use error::{KeyError, Refused};
 pub use key::{Key, KeyEntry, KeyState, NewKey};
 pub use oidc::{Issuer, NoIssuer, OidcClient, Rules, SignInSecret, TenantRule};
 pub use scope::{Scope, UnknownScope};

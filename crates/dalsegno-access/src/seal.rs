@@ -8,9 +8,8 @@ use std::path::Path;
 
 use chacha20poly1305::XChaCha20Poly1305;
 use chacha20poly1305::aead::{AeadInOut as _, KeyInit as _};
+use dalsegno_database::OpenError;
 use data_encoding::BASE64URL_NOPAD;
-
-use crate::error::OpenError;
 
 /// The bytes of the key.
 const KEY: usize = 32;
@@ -39,24 +38,7 @@ impl Seals {
     /// # Errors
     /// When the file cannot be read or made, belongs to another user, or holds something else.
     pub fn open(path: &Path) -> Result<Self, OpenError> {
-        let file = |source| OpenError::File { path: path.to_owned(), source };
-        if let Some(folder) = path.parent() {
-            dalsegno_files::make_folder(folder).map_err(file)?;
-        }
-        if !path.exists() {
-            let mut key = [0; KEY];
-            getrandom::fill(&mut key).map_err(|error| file(io::Error::other(error)))?;
-            match dalsegno_files::write_new(path, &key) {
-                // Another process was faster, and its key is the one.
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                made => made.map_err(file)?,
-            }
-        }
-        if !dalsegno_files::is_ours(path) {
-            return Err(OpenError::NotOurs { path: path.to_owned() });
-        }
-        let bytes = std::fs::read(path).map_err(file)?;
-        let key = bytes.try_into().map_err(|_| OpenError::Foreign { path: path.to_owned() })?;
+        let key = dalsegno_database::key("the key that seals what clients keep", path)?;
         Ok(Self { key })
     }
 

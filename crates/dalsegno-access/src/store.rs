@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use dalsegno_database::OpenError;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::access::{Access, Reach};
-use crate::error::{KeyError, OpenError, Refused};
+use crate::error::{KeyError, Refused};
 use crate::key::{Key, KeyEntry, KeyState, NewKey, digest, new_id, parse};
 use crate::schema;
 use crate::seal::Seals;
@@ -49,7 +50,7 @@ impl KeyStore {
     /// When it cannot be opened, belongs to another user or program, or is of a newer release.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, OpenError> {
         let path = path.as_ref().to_owned();
-        let connection = schema::open(&path)?;
+        let connection = schema::FORMAT.open(&path)?;
         let inner = Inner { connection: Mutex::new(connection), used: Mutex::default(), path };
         Ok(Self { inner: Arc::new(inner) })
     }

@@ -1,59 +1,8 @@
 //! Why documents cannot be read or written.
 
-use std::io;
-use std::path::PathBuf;
+use dalsegno_database::OpenError;
 
 use crate::document::Version;
-
-/// Why the file of documents cannot be opened.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum OpenError {
-    /// The file or its folder cannot be used.
-    #[error("cannot open `{}`, the catalogue of documents", path.display())]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// The file belongs to another user.
-    #[error("`{}`, the catalogue of documents, belongs to another user", path.display())]
-    NotOurs {
-        /// The file.
-        path: PathBuf,
-    },
-    /// Another program's database.
-    #[error("`{}` is not a catalogue of documents", path.display())]
-    Foreign {
-        /// The file.
-        path: PathBuf,
-    },
-    /// A newer release wrote it.
-    #[error("`{}` has version {found}, and this release reads version {known}: use a newer release", path.display())]
-    Newer {
-        /// The file.
-        path: PathBuf,
-        /// Its version.
-        found: i64,
-        /// The version of this release.
-        known: i64,
-    },
-    /// What was copied is not what was there.
-    #[error("`{}`, a copy of the catalogue of documents, is damaged, as what it was copied from is", path.display())]
-    Damaged {
-        /// The copy.
-        path: PathBuf,
-    },
-    /// The database failed.
-    #[error("cannot use `{}`, the catalogue of documents", path.display())]
-    Storage {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: rusqlite::Error,
-    },
-}
 
 /// Why documents cannot be read.
 #[derive(Debug, thiserror::Error)]

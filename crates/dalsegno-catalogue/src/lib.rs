@@ -31,8 +31,9 @@ mod sqlite;
 mod store;
 mod version;
 
+pub use dalsegno_database::OpenError;
 pub use document::{Author, Document, DocumentId, DocumentKind, NoDocumentName, Version, VersionEntry};
-pub use error::{ChangeError, DocumentsError, OpenError};
+pub use error::{ChangeError, DocumentsError};
 pub use limits::{Limits, Room};
 pub use memory::MemoryDocuments;
 pub use sqlite::SqliteDocuments;

@@ -1,61 +1,19 @@
 //! Why webhooks cannot be used.
 
-use std::io;
 use std::path::PathBuf;
 
-/// Why the file of webhooks cannot be opened.
+/// Why the file of webhooks, or the key of their secrets, cannot be opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// The file or its folder cannot be used.
-    #[error("cannot open `{}`, a file of webhooks", path.display())]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// The file belongs to another user.
-    #[error("`{}`, a file of webhooks, belongs to another user", path.display())]
-    NotOurs {
-        /// The file.
-        path: PathBuf,
-    },
-    /// Another program's file.
-    #[error("`{}` is not a file of webhooks", path.display())]
-    Foreign {
-        /// The file.
-        path: PathBuf,
-    },
-    /// A newer release wrote it.
-    #[error("`{}` has version {found}, and this release reads version {known}: use a newer release", path.display())]
-    Newer {
-        /// The file.
-        path: PathBuf,
-        /// Its version.
-        found: i64,
-        /// The version of this release.
-        known: i64,
-    },
+    /// One of the files cannot be opened, made or copied.
+    #[error(transparent)]
+    File(#[from] dalsegno_database::OpenError),
     /// The key is not the one that the secrets of the endpoints were made with.
     #[error("`{}` is not the key that the secrets of the webhooks were made with", path.display())]
     OtherKey {
         /// The file of the key.
         path: PathBuf,
-    },
-    /// What was copied is not what was there.
-    #[error("`{}`, a copy of the webhooks, is damaged, as what it was copied from is", path.display())]
-    Damaged {
-        /// The copy.
-        path: PathBuf,
-    },
-    /// The database failed.
-    #[error("cannot use `{}`, the file of webhooks", path.display())]
-    Storage {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: rusqlite::Error,
     },
 }
 

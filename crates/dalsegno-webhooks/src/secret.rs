@@ -4,7 +4,6 @@
 //! endpoint. So a copy of the list of endpoints signs nothing.
 
 use std::fmt;
-use std::io;
 use std::path::Path;
 
 use data_encoding::BASE64;
@@ -22,21 +21,7 @@ pub(crate) struct RootKey([u8; BYTES]);
 impl RootKey {
     /// Reads the key from its file, or makes both.
     pub(crate) fn open(path: &Path) -> Result<Self, OpenError> {
-        let file = |source| OpenError::File { path: path.to_owned(), source };
-        if !path.exists() {
-            let mut key = [0; BYTES];
-            getrandom::fill(&mut key).map_err(|error| file(io::Error::other(error)))?;
-            match dalsegno_files::write_new(path, &key) {
-                // Another process was faster, and its key is the one.
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                made => made.map_err(file)?,
-            }
-        }
-        if !dalsegno_files::is_ours(path) {
-            return Err(OpenError::NotOurs { path: path.to_owned() });
-        }
-        let bytes = std::fs::read(path).map_err(file)?;
-        let key = bytes.try_into().map_err(|_| OpenError::Foreign { path: path.to_owned() })?;
+        let key = dalsegno_database::key("the key of the secrets of webhooks", path)?;
         Ok(Self(key))
     }
 

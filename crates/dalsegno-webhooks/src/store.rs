@@ -52,12 +52,11 @@ impl WebhookStore {
     /// When one of them cannot be opened, belongs to another user or program, is of a newer release, or the key is another one.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, OpenError> {
         let path = path.as_ref().to_owned();
-        let mut connection = schema::open(&path)?;
+        let mut connection = schema::FORMAT.open(&path)?;
         let place = path.with_file_name(KEY);
         let key = RootKey::open(&place)?;
         // With another key every receiver would refuse what it gets.
-        let known = claim(&mut connection, &key)
-            .map_err(|source| OpenError::Storage { path: path.clone(), source })?;
+        let known = claim(&mut connection, &key).map_err(|source| schema::FORMAT.failed(&path, source))?;
         if known != key.digest() {
             return Err(OpenError::OtherKey { path: place });
         }
@@ -228,10 +227,13 @@ impl WebhookStore {
     /// When something stands there already, it cannot be written, or the copy is damaged.
     pub fn copy(&self, target: &Path) -> Result<(), OpenError> {
         let place = target.with_file_name(KEY);
-        let file = |source| OpenError::File { path: place.clone(), source };
+        let file = |source| {
+            let what = "the key of the secrets of webhooks";
+            dalsegno_database::OpenError::File { what, path: place.clone(), source }
+        };
         let key = std::fs::read(self.inner.path.with_file_name(KEY)).map_err(file)?;
         dalsegno_files::write_new(&place, &key).map_err(file)?;
-        schema::copy(&self.connection(), target)?;
+        schema::FORMAT.copy(&self.connection(), target)?;
         // With the key it is opened as any other.
         Self::open(target).map(drop)
     }

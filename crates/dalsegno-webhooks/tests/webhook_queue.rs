@@ -172,7 +172,10 @@ fn another_programs_file_and_another_key_are_refused_and_no_secret_is_in_the_fil
     assert!(matches!(opened, Err(OpenError::OtherKey { .. })));
     let path = folder.path().join("other.db");
     rusqlite::Connection::open(&path).unwrap().execute_batch("CREATE TABLE endpoint (id TEXT)").unwrap();
-    assert!(matches!(WebhookStore::open(&path), Err(OpenError::Foreign { .. })));
+    assert!(matches!(
+        WebhookStore::open(&path),
+        Err(OpenError::File(dalsegno_database::OpenError::Foreign { .. }))
+    ));
 }
 
 /// Answers with this machine, whatever is asked.

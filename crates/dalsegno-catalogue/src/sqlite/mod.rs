@@ -5,10 +5,11 @@ mod schema;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use dalsegno_database::OpenError;
 use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, TransactionBehavior, params};
 
 use crate::document::{Author, Document, DocumentId, DocumentKind, Version, VersionEntry};
-use crate::error::{ChangeError, DocumentsError, OpenError};
+use crate::error::{ChangeError, DocumentsError};
 use crate::limits::Limits;
 use crate::rules::{Before, Write, judge, kept};
 use crate::store::{Change, Changed, DocumentSet, DocumentStore};
@@ -32,6 +33,9 @@ impl std::fmt::Debug for SqliteDocuments {
 const COLUMNS: &str = "tenant, kind, name, text, version, number, at, by_key, by_name";
 
 impl SqliteDocuments {
+    /// What the file is to its users, in an error.
+    pub const WHAT: &str = schema::FORMAT.what;
+
     /// Opens the file, or makes it with its folder, both for their owner only.
     ///
     /// # Errors
@@ -46,8 +50,8 @@ impl SqliteDocuments {
     /// As [`open`](Self::open) has them.
     pub fn open_with(path: impl AsRef<Path>, limits: Limits) -> Result<Self, OpenError> {
         let path = path.as_ref().to_owned();
-        let writer = Mutex::new(schema::open(&path)?);
-        let reader = Mutex::new(schema::connect(&path)?);
+        let writer = Mutex::new(schema::FORMAT.open(&path)?);
+        let reader = Mutex::new(schema::FORMAT.connect(&path)?);
         Ok(Self { limits, writer, reader, path })
     }
 
@@ -56,9 +60,13 @@ impl SqliteDocuments {
     /// # Errors
     /// When something stands there already, it cannot be written, or the copy is damaged.
     pub fn copy(&self, target: &Path) -> Result<(), OpenError> {
-        schema::copy(&self.reader(), target)?;
+        schema::FORMAT.copy(&self.reader(), target)?;
         let is_whole = Self::open(target)?.snapshot().is_ok();
-        if is_whole { Ok(()) } else { Err(OpenError::Damaged { path: target.to_owned() }) }
+        if is_whole {
+            Ok(())
+        } else {
+            Err(OpenError::Damaged { what: Self::WHAT, path: target.to_owned() })
+        }
     }
 
     fn reader(&self) -> MutexGuard<'_, Connection> {
