@@ -199,11 +199,11 @@ async fn last_answer(
         let Some(last) = records.last() else { return Ok(found) };
         from = last.seq + 1;
         let of_it = records.into_iter().filter(|record| record.operation == Some(operation));
-        let answers = of_it.filter_map(|record| match record.body {
+        let mut answers = of_it.filter_map(|record| match record.body {
             Body::Answered { answer } => Some(answer),
             _ => None,
         });
-        found = answers.last().or(found);
+        found = answers.next_back().or(found);
     }
 }
 
