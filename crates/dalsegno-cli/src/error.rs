@@ -435,8 +435,9 @@ impl Error {
             Self::NoJournal { .. } => bad_input("no_journal")
                 .with_help("start a run, or correct `path` of `[store]` in `dalsegno.toml`"),
             Self::Backup(dalsegno_store::BackupError::Exists { .. }) => bad_input("taken"),
-            Self::Catalogue(_) => failed("documents")
-                .with_help("restore `catalogue.db` from a backup, or copy the journal alone, without `--all`"),
+            Self::Catalogue(error) => failed("documents").with_help(error.remedy().unwrap_or(
+                "restore `catalogue.db` from a backup, or copy the journal alone, without `--all`",
+            )),
             Self::Backup(dalsegno_store::BackupError::Target { .. }) => bad_input("unwritable"),
             Self::Backup(_) => failed("backup").with_help("examine the journal with `dalsegno doctor`"),
             Self::NotACase { run, .. } => bad_input("not_a_case")

@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use rusqlite::ErrorCode;
+
 /// Why a file cannot be opened, made or copied. `what` says what the file is to its users: "the file of access keys".
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -61,4 +63,38 @@ pub enum OpenError {
         /// Why.
         source: rusqlite::Error,
     },
+}
+
+impl OpenError {
+    /// What to do about it where the file itself may be sound, so that nobody moves a good one away. None where it may be damaged
+    /// or another program's.
+    pub fn remedy(&self) -> Option<&'static str> {
+        const FULL: &str = "make room on the disk of the file, and try again";
+        const DENIED: &str =
+            "let this user read and write the file and its folder, on a file system that is not read-only";
+        const READ_ONLY: &str = "name a place that is not read-only, or make this one writable";
+        match self {
+            Self::File { source, .. } => match source.kind() {
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Some(FULL),
+                io::ErrorKind::ReadOnlyFilesystem => Some(READ_ONLY),
+                io::ErrorKind::PermissionDenied => Some(DENIED),
+                io::ErrorKind::AlreadyExists => Some("name a new path"),
+                _ => None,
+            },
+            Self::Storage { source, .. } => match source.sqlite_error_code()? {
+                ErrorCode::DiskFull => Some(FULL),
+                ErrorCode::ReadOnly => Some(READ_ONLY),
+                // Where there is no room for a file beside it, SQLite says no more than this.
+                ErrorCode::SystemIoFailure => Some("look whether its disk is full or fails, and try again"),
+                ErrorCode::CannotOpen | ErrorCode::PermissionDenied => Some(DENIED),
+                ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => {
+                    Some("try again: another process was writing to the file all the time")
+                }
+                _ => None,
+            },
+            Self::NotOurs { .. } => Some("run the command as the user that the file belongs to"),
+            Self::Newer { .. } => Some("use the release that wrote it, or a newer one"),
+            Self::Foreign { .. } | Self::Damaged { .. } => None,
+        }
+    }
 }

@@ -29,7 +29,7 @@ impl Format {
     /// Opens the file, or makes it with its folder, both for their owner only. Readers and one writer work side by side.
     ///
     /// # Errors
-    /// When the file cannot be opened, belongs to another user or program, or is of a newer release. It is left as it is then.
+    /// When the file cannot be opened, belongs to another user or program, or is of a newer release. Its content stays as it is then.
     pub fn open(&self, path: &Path) -> Result<Connection, OpenError> {
         let what = self.what;
         let file = |source| OpenError::File { what, path: path.to_owned(), source };

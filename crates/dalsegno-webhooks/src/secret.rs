@@ -11,6 +11,9 @@ use ring::hmac;
 
 use crate::error::OpenError;
 
+/// What the file of the key is to its users, in an error.
+pub(crate) const KEY_FILE: &str = "the key of the secrets of webhooks";
+
 /// The bytes of the key, and of a secret: the standard wants 24 to 64.
 const BYTES: usize = 32;
 
@@ -21,7 +24,7 @@ pub(crate) struct RootKey([u8; BYTES]);
 impl RootKey {
     /// Reads the key from its file, or makes both.
     pub(crate) fn open(path: &Path) -> Result<Self, OpenError> {
-        let key = dalsegno_database::key("the key of the secrets of webhooks", path)?;
+        let key = dalsegno_database::key(KEY_FILE, path)?;
         Ok(Self(key))
     }
 

@@ -10,7 +10,7 @@ use crate::endpoint::{Endpoint, NewEndpoint, Off, OffReason};
 use crate::error::{OpenError, WebhookError};
 use crate::event::Event;
 use crate::schema;
-use crate::secret::{RootKey, Secret};
+use crate::secret::{KEY_FILE, RootKey, Secret};
 use crate::turn::Turn;
 
 /// Most endpoints of a tenant, and most of those that are about all tenants.
@@ -227,10 +227,8 @@ impl WebhookStore {
     /// When something stands there already, it cannot be written, or the copy is damaged.
     pub fn copy(&self, target: &Path) -> Result<(), OpenError> {
         let place = target.with_file_name(KEY);
-        let file = |source| {
-            let what = "the key of the secrets of webhooks";
-            dalsegno_database::OpenError::File { what, path: place.clone(), source }
-        };
+        let what = KEY_FILE;
+        let file = |source| dalsegno_database::OpenError::File { what, path: place.clone(), source };
         let key = std::fs::read(self.inner.path.with_file_name(KEY)).map_err(file)?;
         dalsegno_files::write_new(&place, &key).map_err(file)?;
         schema::FORMAT.copy(&self.connection(), target)?;

@@ -44,13 +44,20 @@ impl ServeTrouble {
         let bad_input = |code| ErrorClass::new(Exit::BadInput, code);
         let failed = |code| ErrorClass::new(Exit::Failed, code);
         match self {
-            Self::File(_) => failed("access_keys")
-                .with_help("restore the file from a backup, or move it away and make new keys"),
+            Self::File(error) => failed("access_keys").with_help(
+                error.remedy().unwrap_or("restore the file from a backup, or move it away and make new keys"),
+            ),
             Self::Key(KeyError::Unknown { .. } | KeyError::Ambiguous { .. }) => {
                 bad_input("unknown_key").with_help("list the keys with `dalsegno key list`")
             }
             Self::Key(KeyError::NoScope | KeyError::Name) => bad_input("bad_argument"),
             Self::Key(_) => failed("access_keys"),
+            Self::WebhookFile(dalsegno_webhooks::OpenError::File(error))
+            | Self::Serve(ServeError::Webhooks(dalsegno_webhooks::OpenError::File(error)))
+                if let Some(remedy) = error.remedy() =>
+            {
+                failed("webhooks").with_help(remedy)
+            }
             Self::WebhookFile(_) | Self::Serve(ServeError::Webhooks(_)) => failed("webhooks").with_help(
                 "restore `webhooks.db` and `webhooks.key` together from a backup, or move both away and add the webhooks again",
             ),
