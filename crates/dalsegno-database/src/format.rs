@@ -3,14 +3,17 @@
 use std::fs::{self, File};
 use std::io;
 use std::path::Path;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use rusqlite::{Connection, OpenFlags, TransactionBehavior};
+use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 
 use crate::error::OpenError;
 
 /// How long a call waits for another process. Writes take milliseconds.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+/// The pause between two attempts where SQLite does not wait by itself.
+const BUSY_PAUSE: Duration = Duration::from_millis(5);
 
 /// The format of a database.
 #[derive(Debug, Clone, Copy)]
@@ -48,8 +51,7 @@ impl Format {
             self.make(&mut connection).map_err(storage)?;
         }
         self.check(&connection, path)?;
-        // The first process to set it sets it for all.
-        connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(())).map_err(storage)?;
+        use_write_ahead_log(&connection).map_err(storage)?;
         Ok(connection)
     }
 
@@ -139,6 +141,22 @@ impl Format {
         let connection = Connection::open_in_memory()?;
         connection.execute_batch(self.tables)?;
         definitions(&connection)
+    }
+}
+
+/// The first process to set it sets it for all. SQLite does not wait for others here, so that this does.
+fn use_write_ahead_log(connection: &Connection) -> Result<(), rusqlite::Error> {
+    let start = Instant::now();
+    loop {
+        match connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(())) {
+            Err(error)
+                if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
+                    && start.elapsed() < BUSY_TIMEOUT =>
+            {
+                thread::sleep(BUSY_PAUSE);
+            }
+            other => return other,
+        }
     }
 }
 
