@@ -3,10 +3,9 @@
 
 mod support;
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::process::Command;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use dalsegno_core::RunId;
@@ -215,8 +214,9 @@ async fn a_collector_that_is_away_is_complained_about_once() {
     let address = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let mut config = ExportConfig::new(format!("http://{address}"));
     config.retry_for = Duration::ZERO;
-    let warnings = Warnings::default();
-    let _guard = tracing::subscriber::set_default(warnings.clone());
+    tracing::subscriber::set_global_default(Warnings).unwrap();
+    // Another test may have met the event while the subscriber was being set.
+    tracing::callsite::rebuild_interest_cache();
     let telemetry = exporting(config);
     for number in 0..5 {
         tell(&telemetry, run(number), &TestJournal::root().completed().records);
@@ -224,12 +224,18 @@ async fn a_collector_that_is_away_is_complained_about_once() {
     }
     let stats = telemetry.shutdown(LIMIT).await;
     assert_eq!((stats.exported, stats.dropped, stats.failures), (0, 5, 5));
-    assert_eq!(warnings.0.load(Ordering::Relaxed), 1);
+    assert_eq!(WARNED.get(), 1);
 }
 
-/// Counts warnings of this crate.
-#[derive(Clone, Default)]
-struct Warnings(Arc<AtomicUsize>);
+/// Counts warnings of this crate, for each thread: a test and its exporter share one.
+///
+/// It is the one subscriber of the process. One for each test would lose warnings: `tracing` asks whether
+/// anybody wants an event where it first meets that event, and that may be the thread of another test.
+struct Warnings;
+
+thread_local! {
+    static WARNED: Cell<usize> = const { Cell::new(0) };
+}
 
 impl tracing::Subscriber for Warnings {
     fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
@@ -242,7 +248,7 @@ impl tracing::Subscriber for Warnings {
     fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
     fn event(&self, event: &tracing::Event<'_>) {
         if *event.metadata().level() == tracing::Level::WARN {
-            self.0.fetch_add(1, Ordering::Relaxed);
+            WARNED.set(WARNED.get() + 1);
         }
     }
     fn enter(&self, _: &tracing::span::Id) {}

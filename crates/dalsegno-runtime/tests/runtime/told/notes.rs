@@ -1,6 +1,6 @@
 //! What declarative tools write for the people who keep them: in the log, at its level.
 
-use std::sync::{Arc, Mutex};
+use std::cell::RefCell;
 
 use dalsegno_core::Outcome;
 use serde_json::json;
@@ -10,9 +10,15 @@ use tracing::{Event, Level, Metadata, Subscriber};
 
 use crate::support::{World, answer};
 
-/// Keeps the lines that declarative tools log.
-#[derive(Clone, Default)]
-struct Kept(Arc<Mutex<Vec<(Level, String)>>>);
+/// Keeps the lines that declarative tools log, for each thread.
+///
+/// It is the one subscriber of the process. One for this test alone would lose lines: `tracing` asks whether
+/// anybody wants an event where it first meets that event, and that may be the thread of another test.
+struct Kept;
+
+thread_local! {
+    static LINES: RefCell<Vec<(Level, String)>> = const { RefCell::new(Vec::new()) };
+}
 
 struct Line(String);
 
@@ -36,7 +42,7 @@ impl Subscriber for Kept {
     fn event(&self, event: &Event<'_>) {
         let mut line = Line(String::new());
         event.record(&mut line);
-        self.0.lock().unwrap().push((*event.metadata().level(), line.0));
+        LINES.with_borrow_mut(|lines| lines.push((*event.metadata().level(), line.0)));
     }
     fn enter(&self, _: &Id) {}
     fn exit(&self, _: &Id) {}
@@ -56,14 +62,14 @@ async fn each_line_of_a_tool_is_logged_once_at_its_level_with_warnings_of_missin
         ]
     });
     std::fs::write(world.path().join("tools/greet.json"), document.to_string()).unwrap();
-    let kept = Kept::default();
-    let guard = tracing::subscriber::set_default(kept.clone());
+    tracing::subscriber::set_global_default(Kept).unwrap();
+    // Another test may have met the event while the subscriber was being set.
+    tracing::callsite::rebuild_interest_cache();
     let report = world.run("hi").await;
     assert_eq!(answer(&report), "done");
     let engine = world.engine().await;
     assert!(engine.journal().replay(report.run).await.unwrap().identical, "a replay logs nothing");
-    drop(guard);
-    let lines = kept.0.lock().unwrap().clone();
+    let lines = LINES.take();
     let [looking, warning, error] = lines.as_slice() else { panic!("{lines:?}") };
     assert_eq!(looking, &(Level::DEBUG, "looking".to_owned()));
     assert_eq!(error, &(Level::ERROR, "no  here".to_owned()));
