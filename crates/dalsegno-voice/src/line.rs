@@ -98,7 +98,7 @@ impl Line {
             return Err(LineError::Full { name: self.name.clone(), max_calls: self.max_calls });
         };
         let conversation = engine.converse(agent, Surface::Realtime, request, options).await?;
-        let Conversation { handle, news, commands } = conversation;
+        let Conversation { handle, news, commands, stay: _ } = conversation;
         let run = handle.run();
         let settings = async {
             let config = engine.journal().configuration(run).await?;

@@ -85,7 +85,7 @@ pub use settings::{
     OIDC_ALGORITHMS, OidcSettings, OidcSignIn, OidcTenant, PromptCache, Provider, RemoteBinding,
     SecretCommand, SecretGrant, SecretRef, SecretStoreBinding, ServeSettings, ServerBinding, ServerLimits,
     ServerPermissions, Settings, StoreKey, TelemetrySettings, TenantGrants, TenantKey, TlsFiles, ToolFiles,
-    VoiceLine,
+    VoiceLine, Answerer, Telephone, is_number,
 };
 pub use source::{Position, SourceFile};
 pub use tenant::{Destination, Features, NoTenant, OfAgent, Refer, Tenant, ToolkitSettings};

@@ -18,6 +18,7 @@ mod serve;
 mod servers;
 mod telemetry;
 mod tenant_keys;
+mod telephone;
 mod triggers;
 mod url;
 mod voice;
@@ -40,6 +41,7 @@ pub(crate) use self::paths::Paths;
 pub(crate) use self::reach::Reach;
 pub(crate) use self::read::{SettingsRead, default_store, may_name_store, read, secret_settings};
 pub(crate) use self::tenant_keys::KeysPlace;
+pub use self::telephone::{Answerer, Telephone, is_number};
 pub use self::voice::VoiceLine;
 
 /// The settings of a workspace. All paths are joined with the workspace's folder.
