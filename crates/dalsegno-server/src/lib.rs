@@ -38,6 +38,7 @@ mod sessions;
 mod shared;
 mod sse;
 mod steps;
+mod telephone;
 mod tls;
 mod triggers;
 mod upkeep;

@@ -64,7 +64,9 @@ impl Link {
             }
             Self::Opening(opening) => match opening.await {
                 Ok(opened) => Came::Opened(opened),
-                Err(error) => Came::Opened(Err(NoSocket { reason: error.to_string(), may_pass: false, is_gone: false })),
+                Err(error) => {
+                    Came::Opened(Err(NoSocket { reason: error.to_string(), may_pass: false, is_gone: false }))
+                }
             },
             Self::Open(socket) => match socket.next().await {
                 Ok(frame) => Came::Frame(frame),

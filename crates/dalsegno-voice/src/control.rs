@@ -82,7 +82,8 @@ impl Endpoint {
             Control::HangUp => ("hangup", String::new()),
         };
         let url = self.of_call(call, verb);
-        let mut request = Request { timeout: WITHIN, max_bytes: ANSWER_BYTES, ..Request::post(url, Vec::new()) };
+        let mut request =
+            Request { timeout: WITHIN, max_bytes: ANSWER_BYTES, ..Request::post(url, Vec::new()) };
         headers(&mut request.headers, key)?;
         if !body.is_empty() {
             request.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -93,7 +94,11 @@ impl Endpoint {
         if status.is_success() {
             return Ok(());
         }
-        let said = if status.as_u16() == 401 { None } else { answer.bytes().await.ok().and_then(|bytes| words(&bytes)) };
+        let said = if status.as_u16() == 401 {
+            None
+        } else {
+            answer.bytes().await.ok().and_then(|bytes| words(&bytes))
+        };
         let said = said.map_or_else(String::new, |said| format!(": {said}"));
         let reason = cut(format!("the provider does not {verb} the call: {status}{said}"));
         Err(match status.as_u16() {

@@ -142,7 +142,9 @@ impl Telephone {
         };
         let (endpoint, call) = (Arc::clone(&self.endpoint), self.call.clone());
         let task = tokio::spawn(async move { endpoint.control(&call, &control).await });
-        if let Asking::Now(before, ..) = std::mem::replace(&mut self.asking, Asking::Now(task, command, attempt)) {
+        if let Asking::Now(before, ..) =
+            std::mem::replace(&mut self.asking, Asking::Now(task, command, attempt))
+        {
             before.abort();
         }
     }

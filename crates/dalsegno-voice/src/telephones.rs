@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use dalsegno_core::{AgentConfig, AgentRequest, AgentState, LiveCommand, LiveNews, RunId, Surface};
@@ -15,6 +15,8 @@ use dalsegno_store::{CreateError, ReadError, RunFilter};
 use dalsegno_workspace::{SecretRef, Telephone as TelephoneSettings};
 use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 use crate::call::Carrier;
 use crate::control::{Control, NoControl};
@@ -28,6 +30,9 @@ const REJECTIONS: usize = 64;
 
 /// How often a call is rejected before it is left to ring.
 const ATTEMPTS: u32 = 3;
+
+/// How long the end of the process waits for what carries and rejects calls.
+const LEFT_WITHIN: Duration = Duration::from_secs(10);
 
 /// Nobody answers at the number.
 const NOT_FOUND: u16 = 404;
@@ -53,6 +58,21 @@ pub enum Rung {
 pub struct Telephones {
     lines: BTreeMap<String, Arc<RingingLine>>,
     rejections: Arc<Semaphore>,
+    /// What carries and rejects calls.
+    tasks: Arc<Tasks>,
+}
+
+/// Tasks that are waited for before the process ends.
+#[derive(Default)]
+struct Tasks(Mutex<JoinSet<()>>);
+
+impl Tasks {
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let mut tasks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // Those that are over are let go.
+        while tasks.try_join_next().is_some() {}
+        tasks.spawn(task);
+    }
 }
 
 /// One of these lines.
@@ -61,6 +81,7 @@ struct RingingLine {
     endpoint: Arc<Endpoint>,
     room: Arc<Semaphore>,
     settings: TelephoneSettings,
+    tasks: Arc<Tasks>,
 }
 
 impl fmt::Debug for Telephones {
@@ -75,15 +96,17 @@ impl Telephones {
     /// # Errors
     /// When the address of a line cannot be used.
     pub fn open(engine: &Engine) -> Result<Arc<Self>, LineError> {
-        let mut lines = BTreeMap::new();
+        let (mut lines, tasks) = (BTreeMap::new(), Arc::new(Tasks::default()));
         for (name, line) in &engine.workspace().settings.lines {
             let Some(settings) = line.telephone.clone() else { continue };
             let endpoint = Endpoint::new(line, engine.line_key(line))
                 .map_err(|message| LineError::Unusable { name: name.clone(), message })?;
             let (endpoint, room) = (Arc::new(endpoint), Arc::new(Semaphore::new(line.max_calls)));
-            lines.insert(name.clone(), Arc::new(RingingLine { name: name.clone(), endpoint, room, settings }));
+            let (name, tasks) = (name.clone(), Arc::clone(&tasks));
+            lines.insert(name.clone(), Arc::new(RingingLine { name, endpoint, room, settings, tasks }));
         }
-        let telephones = Arc::new(Self { lines, rejections: Arc::new(Semaphore::new(REJECTIONS)) });
+        let rejections = Arc::new(Semaphore::new(REJECTIONS));
+        let telephones = Arc::new(Self { lines, rejections, tasks });
         engine.set_switchboard(Arc::clone(&telephones) as Arc<dyn Switchboard>);
         Ok(telephones)
     }
@@ -93,9 +116,15 @@ impl Telephones {
         Some(&self.lines.get(line)?.settings.webhook_secrets)
     }
 
-    /// The names of the lines.
-    pub fn lines(&self) -> impl Iterator<Item = &str> {
-        self.lines.keys().map(String::as_str)
+    /// Waits until no call is carried or rejected any more, at most for a few seconds.
+    pub async fn left(&self) {
+        let mut tasks = std::mem::take(&mut *self.tasks.0.lock().unwrap_or_else(PoisonError::into_inner));
+        let left = async { while tasks.join_next().await.is_some() {} };
+        if timeout(LEFT_WITHIN, left).await.is_err() {
+            tracing::warn!(
+                "calls of telephones are left, with something about them not said to their provider"
+            );
+        }
     }
 
     /// A call rings at a line. Its run is written down, and the call answered, when this returns [`Rung::Started`]. A call that is
@@ -154,7 +183,11 @@ impl Telephones {
                 };
                 let (config, state, has_ended) = settings.await.map_err(EngineError::History)?;
                 if !has_ended {
-                    line.carry(call.clone(), OpenCall { run, config, state, news, commands, stay }, Some(room));
+                    line.carry(
+                        call.clone(),
+                        OpenCall { run, config, state, news, commands, stay },
+                        Some(room),
+                    );
                 }
                 Ok(Rung::Started(Box::new(handle)))
             }
@@ -181,7 +214,7 @@ impl Telephones {
     fn reject(&self, line: &Arc<RingingLine>, call: &str, status: u16) -> Rung {
         if let Ok(room) = Arc::clone(&self.rejections).try_acquire_owned() {
             let (endpoint, call) = (Arc::clone(&line.endpoint), call.to_owned());
-            tokio::spawn(async move {
+            self.tasks.spawn(async move {
                 for attempt in 0..ATTEMPTS {
                     tokio::time::sleep(Duration::from_millis(reconnect_after(attempt))).await;
                     match endpoint.control(&call, &Control::Reject(status)).await {
@@ -220,7 +253,7 @@ impl RingingLine {
         let parts = Parts { config: &config, state: &state, news, commands, stay };
         let carrier = parts.carrier(call, &self.endpoint);
         tracing::info!(%run, line = self.name, "carries the call of a telephone");
-        tokio::spawn(async move {
+        self.tasks.spawn(async move {
             carrier.carry().await;
             drop(room);
         });

@@ -449,9 +449,8 @@ fn check_numbers(settings: &Settings, agents: &ReadAgents, tenants: &ReadTenants
         let named = telephones().flat_map(|telephone| telephone.numbers.values());
         names.extend(named.map(|answerer| answerer.agent.value.as_str()));
     }
-    let is_mute = |name: &str| {
-        agents.sound.iter().any(|(known, agent)| known.as_str() == name && !agent.takes_calls())
-    };
+    let is_mute =
+        |name: &str| agents.sound.iter().any(|(known, agent)| known.as_str() == name && !agent.takes_calls());
     let speaking = names.iter().copied().filter(|name| !is_mute(name)).collect();
     let tenants = tenants.sound.keys().chain(&tenants.broken).map(String::as_str).collect();
     let found: Vec<_> =

@@ -63,7 +63,7 @@ async fn written_down(
     let mut ends = None;
     let begins = async {
         let call = engine.converse(&args.agent, Surface::Script, request, options).await?;
-        let Conversation { handle, news, commands } = call;
+        let Conversation { handle, news, commands, stay: _ } = call;
         ends = Some((news, commands));
         Ok(handle)
     };

@@ -17,8 +17,8 @@ pub(crate) mod secrets;
 mod serve;
 mod servers;
 mod telemetry;
-mod tenant_keys;
 mod telephone;
+mod tenant_keys;
 mod triggers;
 mod url;
 mod voice;
@@ -40,8 +40,8 @@ pub use self::oidc::{ACCESS_SCOPES, OIDC_ALGORITHMS};
 pub(crate) use self::paths::Paths;
 pub(crate) use self::reach::Reach;
 pub(crate) use self::read::{SettingsRead, default_store, may_name_store, read, secret_settings};
-pub(crate) use self::tenant_keys::KeysPlace;
 pub use self::telephone::{Answerer, Telephone, is_number};
+pub(crate) use self::tenant_keys::KeysPlace;
 pub use self::voice::VoiceLine;
 
 /// The settings of a workspace. All paths are joined with the workspace's folder.

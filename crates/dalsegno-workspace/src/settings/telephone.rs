@@ -59,7 +59,11 @@ static A_NUMBER: Form = Form::Table(&NUMBER);
 static NUMBER: Shape = Shape::new(
     "a number",
     &[
-        Key::new("tenant", Form::Text, "The tenant that the calls belong to; the default tenant when absent."),
+        Key::new(
+            "tenant",
+            Form::Text,
+            "The tenant that the calls belong to; the default tenant when absent.",
+        ),
         Key::new("agent", Form::Text, "The agent that answers. It has `[voice]`.")
             .required("add `agent = \"NAME\"`"),
     ],
@@ -185,10 +189,13 @@ impl Telephone {
                 found.push(warning.with_help(help));
             };
             let help =
-                |name: &str, known: &BTreeSet<&str>, folder: &str| match nearest(name, known.iter().copied()) {
+                |name: &str, known: &BTreeSet<&str>, folder: &str| match nearest(name, known.iter().copied())
+                {
                     Some(near) => format!("did you mean `{near}`?"),
                     None if known.is_empty() => format!("add `{folder}/{name}.toml`"),
-                    None => format!("add `{folder}/{name}.toml`, or use one of {}", some(known.iter().copied())),
+                    None => {
+                        format!("add `{folder}/{name}.toml`, or use one of {}", some(known.iter().copied()))
+                    }
                 };
             let (agent, span) = (answerer.agent.value.as_str(), answerer.agent.span.clone());
             if !agents.contains(agent) {

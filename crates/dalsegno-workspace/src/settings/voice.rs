@@ -96,7 +96,9 @@ pub(super) fn read(file: &Section<'_>, paths: &Paths<'_>) -> BTreeMap<String, Vo
         if let Some(line) = Section::of(paths.report, &name.value, value, &what, &LINE)
             && let Some(line) = line_of(&line, paths, &what)
         {
-            if line.telephone.is_some() && (name.value.len() > NAME_MAX || name.value.parse::<AgentName>().is_err()) {
+            if line.telephone.is_some()
+                && (name.value.len() > NAME_MAX || name.value.parse::<AgentName>().is_err())
+            {
                 paths
                     .report
                     .error(Code::InvalidValue, name.span, format!("`{}` is not the name of a line", name.value))
