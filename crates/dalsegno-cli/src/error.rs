@@ -601,7 +601,7 @@ fn engine(error: &EngineError) -> ErrorClass {
         EngineError::NoVoice { .. } => ErrorClass::new(Exit::BadInput, "no_voice")
             .with_help("add `[voice]` to the agent's file, and look at it with `dalsegno check`"),
         EngineError::NoLine { .. } => ErrorClass::new(Exit::BadInput, "no_line")
-            .with_help("start `dalsegno serve` with its line in dalsegno.toml, or end the call with `dalsegno cancel`"),
+            .with_help("start `dalsegno serve` with its line in dalsegno.toml, or end the call with `dalsegno call hangup`"),
         EngineError::Ended { .. } => ErrorClass::new(Exit::BadInput, "ended"),
         EngineError::Cancellable { .. } => ErrorClass::new(Exit::BadInput, "cancellable"),
         EngineError::Uncancellable { source, .. } => {

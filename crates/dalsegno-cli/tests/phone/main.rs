@@ -2,6 +2,8 @@
 #![cfg(all(unix, feature = "serve"))]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
+mod inputs;
+mod kills;
 #[path = "../cli/support.rs"]
 #[allow(dead_code, unused_macros, unused_imports, reason = "some of it is for other tests")]
 mod support;

@@ -33,6 +33,7 @@ fn a_number_rings_and_an_agent_answers_with_its_tools() {
     assert_eq!(accepted["model"], "gpt-realtime-2.1");
     let names = accepted["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap());
     assert_eq!(names.collect::<Vec<_>>(), ["book", "find", "text"]);
+    assert_eq!(world.call("rtc_1").not_found, 1, "right after it was accepted its session is not there");
     world.live.hangs_up("rtc_1");
     let runs = world.until_over();
     assert_eq!((runs.len(), &runs[0]["status"]), (1, &json!("completed")));
@@ -42,7 +43,6 @@ fn a_number_rings_and_an_agent_answers_with_its_tools() {
     );
     let call = world.call("rtc_1");
     assert_eq!(call.stage, LiveStage::Gone);
-    assert_eq!(call.not_found, 1, "right after it was accepted its session is not there");
     for asked in call.calls() {
         assert_eq!(call.outputs(asked).len(), 1, "{:#?}", call.items);
     }

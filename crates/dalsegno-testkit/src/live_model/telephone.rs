@@ -79,7 +79,9 @@ impl Shared {
     /// The call is over: its sockets are closed.
     pub(super) fn end(&self, call: &str) {
         self.set_stage(call, LiveStage::Gone);
-        self.telephones().remove(call);
+        if let Some(Telephone { inputs: Some(inputs), .. }) = self.telephones().remove(call) {
+            let _ = inputs.send(Input::Lost);
+        }
         self.changed.notify_waiters();
     }
 
