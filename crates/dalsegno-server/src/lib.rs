@@ -49,5 +49,6 @@ pub use openapi::document as openapi;
 pub use params::is_name;
 pub use problem::Code;
 pub use routes::{RouteInfo, routes};
+pub use telephone::check_webhook_secret;
 pub use tls::TlsError;
 pub use webhooks::{Webhook, test_message};

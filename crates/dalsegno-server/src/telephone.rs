@@ -149,6 +149,14 @@ async fn is_proven(
     is_proven
 }
 
+/// Looks whether a secret can prove webhooks.
+///
+/// # Errors
+/// In words, why it cannot.
+pub fn check_webhook_secret(secret: &str) -> Result<(), String> {
+    proof::key(&Signature::Standard, secret).map(drop).map_err(|error| error.to_string())
+}
+
 /// The call that rings; none where the event is another one.
 fn incoming(body: &[u8]) -> Result<Option<Ringing>, Problem> {
     let wrong = |what: &str| {
