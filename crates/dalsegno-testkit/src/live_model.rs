@@ -323,7 +323,7 @@ async fn serve(stream: TcpStream, shared: Arc<Shared>) -> Result<(), tokio_tungs
         }
         if let Some(call) = call {
             match telephone::session_of(&shared, &call) {
-                Some(inputs) => of_call = Some((call, inputs)),
+                Some(inputs) => of_call = Some(inputs),
                 None => return Err(refused(StatusCode::NOT_FOUND, "no such call")),
             }
         }
@@ -331,7 +331,7 @@ async fn serve(stream: TcpStream, shared: Arc<Shared>) -> Result<(), tokio_tungs
     };
     let stream = accept_hdr_async(stream, check).await?;
     match of_call {
-        Some((call, inputs)) => telephone::carry(stream, &shared, &call, &inputs).await,
+        Some(inputs) => telephone::carry(stream, &shared, &inputs).await,
         None => session::Served::new(stream, Arc::clone(&shared)).serve().await,
     }
 }

@@ -2,6 +2,7 @@
 #![cfg(all(unix, feature = "serve"))]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
+mod commands;
 mod inputs;
 mod kills;
 #[path = "../cli/support.rs"]

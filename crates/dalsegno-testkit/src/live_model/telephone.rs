@@ -136,7 +136,6 @@ pub(super) fn session_of(shared: &Shared, call: &str) -> Option<mpsc::UnboundedS
 pub(super) async fn carry(
     stream: WebSocketStream<TcpStream>,
     shared: &Shared,
-    call: &str,
     inputs: &mpsc::UnboundedSender<Input>,
 ) -> Result<(), Error> {
     let (mut sink, mut frames) = stream.split();
@@ -158,9 +157,6 @@ pub(super) async fn carry(
                 Some(message) => sink.send(message).await?,
                 None => break,
             },
-        }
-        if shared.stage(call) == Some(LiveStage::Gone) {
-            break;
         }
     }
     sink.close().await

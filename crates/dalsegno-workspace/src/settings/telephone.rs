@@ -82,7 +82,8 @@ pub(super) fn read(line: &Section<'_>, paths: &Paths<'_>, what: &str) -> Option<
                 .label(expected.to_owned());
         }
     };
-    if line.has("webhook_secrets") && !(1..=SECRETS_MAX).contains(&items.len()) {
+    let is_list = line.get("webhook_secrets").is_some_and(|value| value.get_ref().is_array());
+    if is_list && !(1..=SECRETS_MAX).contains(&items.len()) {
         empty("webhook_secrets", "cannot be used", &format!("expected 1 to {SECRETS_MAX} secrets"));
     }
     for item in items.iter().take(SECRETS_MAX) {
@@ -102,7 +103,8 @@ pub(super) fn read(line: &Section<'_>, paths: &Paths<'_>, what: &str) -> Option<
     }
     let mut numbers = BTreeMap::new();
     let tables = line.tables("numbers");
-    if line.has("numbers") && tables.is_empty() {
+    let is_table = line.get("numbers").is_some_and(|value| value.get_ref().is_table());
+    if is_table && tables.is_empty() {
         empty("numbers", "is empty", "no call would be answered");
     }
     for (number, value) in tables {
@@ -136,7 +138,7 @@ pub(super) fn none(line: &Section<'_>) {
     for key in KEYS {
         if let Some(span) = line.key_span(key.name) {
             line.report
-                .error(Code::UnknownKey, span, format!("`{}` is of no use at a line for text", key.name))
+                .error(Code::InvalidValue, span, format!("`{}` is of no use at a line for text", key.name))
                 .label("no telephone rings here")
                 .help("write `transport = \"sip\"`, or remove it");
         }

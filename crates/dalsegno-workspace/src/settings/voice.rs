@@ -8,7 +8,7 @@ use super::paths::Paths;
 use super::{SecretRef, Telephone, dispatch, keys, secrets, telephone, url};
 use crate::code::Code;
 use crate::section::Section;
-use crate::shape::{Form, Key, Shape};
+use crate::shape::{Form, Key, Need, Shape};
 
 /// A line, over which agents with `[voice]` speak with callers, `[voice.lines.NAME]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,9 +48,11 @@ pub(super) static SHAPE: Shape = Shape::new(
     )],
 );
 
-static LINE: Shape = Shape::new(
-    "a line",
-    &[
+static LINE: Shape = Shape {
+    what: "a line",
+    one_of: &[],
+    needs: &[Need { because_of: "transport", word: Some("sip"), keys: &["webhook_secrets", "numbers"] }],
+    keys: &[
         Key::new("surface", Form::Word(&["realtime"]), "What the provider of the live model speaks.")
             .required("add `surface = \"realtime\"`"),
         Key::new(
@@ -80,7 +82,7 @@ static LINE: Shape = Shape::new(
         telephone::KEYS[0],
         telephone::KEYS[1],
     ],
-);
+};
 
 /// The longest name of a line that rings: it is a part of an address.
 const NAME_MAX: usize = 64;

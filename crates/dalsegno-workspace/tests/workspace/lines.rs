@@ -49,12 +49,12 @@ fn a_line_that_cannot_be_says_why() {
         (
             "numbers",
             "{ '+33176540001' = { agent = 'a' } }",
-            "unknown-key: `numbers` is of no use at a line for text",
+            "invalid-value: `numbers` is of no use at a line for text",
         ),
         (
             "webhook_secrets",
             "[{ env = 'S' }]",
-            "unknown-key: `webhook_secrets` is of no use at a line for text",
+            "invalid-value: `webhook_secrets` is of no use at a line for text",
         ),
         (
             "base_url",
