@@ -136,7 +136,7 @@ fn a_deployment_ends_no_call() {
         world.live.says(call, "Book me a table instead.");
         world.until_call(call, |call| call.words().contains(&"It is done."));
     }
-    assert_eq!(world.effects("book").len(), 3);
+    world.until_effects("book", 3);
     calls.iter().for_each(|call| world.live.hangs_up(call));
     let runs = world.until_over();
     assert_eq!(runs.iter().filter(|run| run["status"] == "completed").count(), 3, "{runs:#?}");

@@ -138,6 +138,16 @@ impl World {
         self.effects.lock().unwrap().get(tool).cloned().unwrap_or_default()
     }
 
+    /// Waits until a tool took place so often.
+    pub(crate) fn until_effects(&self, tool: &str, times: usize) {
+        let begun = std::time::Instant::now();
+        while self.effects(tool).len() < times {
+            assert!(begun.elapsed() < PATIENCE, "{:?}", self.effects(tool));
+            thread::yield_now();
+        }
+        assert_eq!(self.effects(tool).len(), times);
+    }
+
     /// The runs, newest first.
     pub(crate) fn runs(&self) -> Vec<Value> {
         self.workspace.json(&["runs"]).as_array().unwrap().clone()
