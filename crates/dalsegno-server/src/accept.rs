@@ -90,7 +90,7 @@ pub enum ServeError {
     Webhooks(#[from] dalsegno_webhooks::OpenError),
     /// A line that rings cannot be used.
     #[error(transparent)]
-    Line(#[from] LineError),
+    Line(Box<LineError>),
     /// The runs cannot be performed.
     #[error(transparent)]
     Engine(#[from] EngineError),
@@ -143,7 +143,7 @@ impl Server {
         let listener = TcpListener::bind(address).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let tickets = Arc::default();
-        let telephones = Telephones::open(&engine)?;
+        let telephones = Telephones::open(&engine).map_err(|error| ServeError::Line(Box::new(error)))?;
         Ok(Self {
             listener,
             address,

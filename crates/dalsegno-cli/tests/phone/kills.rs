@@ -65,8 +65,7 @@ fn a_process_that_is_killed_at_any_moment_doubles_no_effect_and_another_one_has_
         let words = world.call(call).words().len();
         world.live.says(call, "Are you still there?");
         world.until_call(call, |call| {
-            call.words().iter().any(|words| *words == "Are you still there?")
-                && call.words().len() >= words + 2
+            call.words().contains(&"Are you still there?") && call.words().len() >= words + 2
         });
         assert_eq!(world.call(call).stage, LiveStage::Accepted, "{name}: no call ends");
         world.live.hangs_up(call);

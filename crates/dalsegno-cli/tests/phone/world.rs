@@ -274,7 +274,7 @@ fn receive(stream: TcpStream, effects: &Effects) {
             }
             match line.trim_end().split_once(": ") {
                 Some((name, value)) if name.eq_ignore_ascii_case("idempotency-key") => {
-                    value.clone_into(&mut key)
+                    value.clone_into(&mut key);
                 }
                 Some((name, value)) if name.eq_ignore_ascii_case("content-length") => {
                     length = value.parse().unwrap();

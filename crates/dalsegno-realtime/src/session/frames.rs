@@ -37,15 +37,18 @@ impl LiveSession {
             (_, Taken::SessionUpdated) => self.updated(now, &mut output),
             (_, Taken::Error(error)) => self.error(now, &error, &mut output),
             (Stage::Open, taken) => self.take(now, taken, &mut output),
-            (Stage::Restoring(_), taken) if self.settings.outlives && taken.is_of_a_call() => {
-                if self.early.len() < EARLY_MAX {
-                    self.early.push_back(frame.to_owned());
-                }
+            (Stage::Restoring(_), taken) if self.keeps_early(&taken) => {
+                self.early.push_back(frame.to_owned());
             }
             // Before that, nothing of it is about this call.
             _ => {}
         }
         output
+    }
+
+    /// Says whether a frame is kept until a session that was there before has answered.
+    fn keeps_early(&self, taken: &Taken) -> bool {
+        self.settings.outlives && taken.is_of_a_call() && self.early.len() < EARLY_MAX
     }
 
     /// A change of the session is acknowledged.
