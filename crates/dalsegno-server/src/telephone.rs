@@ -42,7 +42,7 @@ pub(crate) fn routes() -> Vec<Route> {
 
 /// An event of a provider, as far as it matters.
 #[derive(Deserialize, ToSchema)]
-struct Event {
+struct LineEvent {
     /// What happened, such as `realtime.call.incoming`.
     r#type: String,
     /// What it is about.
@@ -66,7 +66,7 @@ struct Header {
 
 /// What came of it.
 #[derive(Serialize, ToSchema)]
-struct Received {
+struct LineReceipt {
     /// `started`: the call has a run and is answered. `known`: it was told before. `rejected`: nobody answers. `ignored`: the event
     /// is about nothing that matters here.
     result: &'static str,
@@ -83,17 +83,17 @@ struct Received {
     operation_id = "ring",
     tag = "runs",
     params(("line" = String, Path, description = "The line.", max_length = 64)),
-    request_body(content = Event, example = json!({
+    request_body(content = LineEvent, example = json!({
         "type": "realtime.call.incoming",
         "data": { "call_id": "rtc_1", "sip_headers": [{ "name": "To", "value": "sip:+33176540001@sip.example.com" }] },
     })),
-    responses((status = 200, description = "It was received.", body = Received)),
+    responses((status = 200, description = "It was received.", body = LineReceipt)),
 )]
 async fn ring(
     State(shared): State<Arc<Shared>>,
     Path(line): Path<String>,
     request: Request,
-) -> Result<Json<Received>, Problem> {
+) -> Result<Json<LineReceipt>, Problem> {
     let address = guard::address(&request);
     let (parts, sent) = request.into_parts();
     let room = shared.unproven.0.try_acquire().map_err(|_| full())?;
@@ -121,7 +121,7 @@ async fn ring(
         Err(_) => "failed",
     };
     metrics.delivery(Some(&name), counted);
-    result.map(|result| Json(Received { result }))
+    result.map(|result| Json(LineReceipt { result }))
 }
 
 /// Says whether a webhook is signed with any of the secrets. All of them are tried, so that the time says nothing of them.
@@ -163,7 +163,8 @@ fn incoming(body: &[u8]) -> Result<Option<Ringing>, Problem> {
         let help = "look at the documentation of the provider's webhooks";
         Problem::new(Code::BadRequest, format!("the event {what}"), help)
     };
-    let event: Event = serde_json::from_slice(body).map_err(|_| wrong("is no JSON object with a `type`"))?;
+    let event: LineEvent =
+        serde_json::from_slice(body).map_err(|_| wrong("is no JSON object with a `type`"))?;
     if event.r#type != INCOMING {
         return Ok(None);
     }

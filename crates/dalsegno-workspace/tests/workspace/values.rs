@@ -272,6 +272,8 @@ fn a_program_that_prints_a_secret_is_found_wherever_it_is_named() {
         "servers.notes",
         "servers.tickets",
         "triggers.payments",
+        "voice.lines.desk",
+        "voice.lines.desk",
         "voice.lines.front",
     ];
     assert_eq!(named, [&["secrets", "models.default"][..], &others].concat());
