@@ -112,6 +112,8 @@ pub(crate) enum Error {
     LiveScript { path: PathBuf, source: dalsegno_models::LiveScriptError },
     #[error(transparent)]
     VoiceLine(LineError),
+    #[error("run {run} is no call")]
+    NoCall { run: dalsegno_core::RunId },
     #[error("`{}` has an unknown file type", path.display())]
     MediaType { path: PathBuf },
     #[error("stopped before the run began")]
@@ -320,6 +322,8 @@ impl Error {
             Self::LiveScript { .. } => bad_input("bad_argument")
                 .with_help("write one `[[turns]]` for each thing that the caller or the live model does"),
             Self::VoiceLine(error) => line(error),
+            Self::NoCall { .. } => bad_input("no_call")
+                .with_help("list the calls that are open with `dalsegno call list`"),
             Self::NotAnObject { .. } => {
                 bad_input("bad_argument").with_help("write an object, such as '{\"id\": \"42\"}', or `@FILE`")
             }
@@ -601,6 +605,8 @@ fn engine(error: &EngineError) -> ErrorClass {
         EngineError::Model { .. } => ErrorClass::new(Exit::BadInput, "no_model"),
         EngineError::NoVoice { .. } => ErrorClass::new(Exit::BadInput, "no_voice")
             .with_help("add `[voice]` to the agent's file, and look at it with `dalsegno check`"),
+        EngineError::NoLine { .. } => ErrorClass::new(Exit::BadInput, "no_line")
+            .with_help("start `dalsegno serve` with its line in dalsegno.toml, or end the call with `dalsegno call hangup`"),
         EngineError::Ended { .. } => ErrorClass::new(Exit::BadInput, "ended"),
         EngineError::Cancellable { .. } => ErrorClass::new(Exit::BadInput, "cancellable"),
         EngineError::Uncancellable { source, .. } => {

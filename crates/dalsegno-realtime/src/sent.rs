@@ -10,45 +10,77 @@ use serde_json::{Value, json};
 use crate::dialogue::Item;
 use crate::session::Tool;
 
-/// How the live model is to behave from here on.
-pub(crate) fn session(event_id: &str, instructions: Option<&str>, tools: &[Tool]) -> String {
+/// What a session is told of itself.
+#[derive(Serialize)]
+struct OfSession<'a> {
+    r#type: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    model: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output_modalities: Option<[&'static str; 1]>,
+    instructions: &'a str,
+    tools: Vec<Function<'a>>,
+    tool_choice: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    audio: Option<Value>,
+}
+
+#[derive(Serialize)]
+struct Function<'a> {
+    r#type: &'static str,
+    name: &'a str,
+    description: &'a str,
+    parameters: &'a dalsegno_core::OrderedJson,
+}
+
+impl<'a> OfSession<'a> {
+    fn new(instructions: Option<&'a str>, tools: &'a [Tool]) -> Self {
+        let tools = tools.iter().map(|tool| Function {
+            r#type: "function",
+            name: &tool.name,
+            description: &tool.description,
+            parameters: &tool.parameters,
+        });
+        Self {
+            r#type: "realtime",
+            model: None,
+            output_modalities: None,
+            instructions: instructions.unwrap_or_default(),
+            tools: tools.collect(),
+            tool_choice: "auto",
+            audio: None,
+        }
+    }
+}
+
+/// How the live model is to behave from here on. What it speaks with stays as the call was answered.
+pub(crate) fn session(event_id: &str, instructions: Option<&str>, tools: &[Tool], speaks: bool) -> String {
     #[derive(Serialize)]
     struct Update<'a> {
         r#type: &'static str,
         event_id: &'a str,
         session: OfSession<'a>,
     }
-    #[derive(Serialize)]
-    struct OfSession<'a> {
-        r#type: &'static str,
-        output_modalities: [&'static str; 1],
-        instructions: &'a str,
-        tools: Vec<Function<'a>>,
-        tool_choice: &'static str,
-    }
-    #[derive(Serialize)]
-    struct Function<'a> {
-        r#type: &'static str,
-        name: &'a str,
-        description: &'a str,
-        parameters: &'a dalsegno_core::OrderedJson,
-    }
-    let tools = tools.iter().map(|tool| Function {
-        r#type: "function",
-        name: &tool.name,
-        description: &tool.description,
-        parameters: &tool.parameters,
-    });
-    let session = OfSession {
-        r#type: "realtime",
-        output_modalities: ["text"],
-        instructions: instructions.unwrap_or_default(),
-        tools: tools.collect(),
-        tool_choice: "auto",
-    };
+    let output_modalities = (!speaks).then_some(["text"]);
+    let session = OfSession { output_modalities, ..OfSession::new(instructions, tools) };
     let update = Update { r#type: "session.update", event_id, session };
     // Keys are texts, and no value can fail.
     serde_json::to_string(&update).unwrap_or_default()
+}
+
+/// With what a telephone call is answered: the session that begins then.
+pub(crate) fn acceptance(model: &str, instructions: &str, tools: &[Tool]) -> String {
+    // What the caller says is written down, and the provider hears when a turn ends.
+    let audio = json!({
+        "input": {
+            "transcription": { "model": "gpt-4o-mini-transcribe" },
+            "turn_detection": { "type": "server_vad", "create_response": true, "interrupt_response": true },
+        },
+    });
+    let (model, output_modalities) = (Some(model), Some(["audio"]));
+    let own = OfSession::new(Some(instructions), tools);
+    let session = OfSession { model, output_modalities, audio: Some(audio), ..own };
+    serde_json::to_string(&session).unwrap_or_default()
 }
 
 /// A change of the session that changes nothing: whether the provider acknowledges it shows whether it is there.

@@ -211,6 +211,11 @@ struct Words {
 }
 
 impl Taken {
+    /// Says whether it tells something of a call.
+    pub(crate) fn is_of_a_call(&self) -> bool {
+        !matches!(self, Self::SessionCreated | Self::Nothing | Self::Part | Self::Unknown | Self::Garbage)
+    }
+
     /// Reads a frame. What the provider sends by the thousand, audio and parts of words, is recognised without reading it as JSON.
     pub(crate) fn read(frame: &str) -> Self {
         if frame.len() > FRAME_BYTES_MAX {

@@ -17,7 +17,7 @@ use dalsegno_net::Transport;
 use dalsegno_secrets::{Reveal, Secret, SecretStore};
 use dalsegno_store::{Owner, SqliteStore, Store};
 use dalsegno_workspace::{
-    Agent, AgentFile, BrokenAgent, Catalogue, InCode, ModelBinding, Trigger, VoiceLine, Workspace,
+    Agent, AgentFile, BrokenAgent, Catalogue, InCode, ModelBinding, SecretRef, Trigger, VoiceLine, Workspace,
 };
 
 use crate::clock::{Clock, SystemClock};
@@ -94,6 +94,7 @@ fn ports(
         steady: Steady::default(),
         trial: None,
         tails: Arc::default(),
+        switchboard: std::sync::OnceLock::new(),
     }
 }
 
@@ -377,6 +378,14 @@ impl Engine {
     /// A handle that reads the key of a line as of now; it is scrubbed from then on. None for a line without a key.
     pub fn line_key(&self, line: &VoiceLine) -> Option<Arc<dyn Reveal>> {
         line.api_key.as_ref().map(|reference| self.ports().bindings.vault().handle(reference))
+    }
+
+    /// Reads a secret by which webhooks of a line are signed, as of now; it is scrubbed from then on.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub async fn webhook_secret(&self, secret: &SecretRef) -> Result<Secret, SecretUnavailable> {
+        self.ports().bindings.vault().reveal(secret).await
     }
 
     /// What runs have of this process.

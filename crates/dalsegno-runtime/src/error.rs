@@ -335,6 +335,12 @@ pub enum EngineError {
         /// The agent.
         agent: AgentName,
     },
+    /// The run is a call of a telephone, which goes on at its provider, and this process has no line for it.
+    #[error("run {run} is a call of a telephone, and no line of this process carries it")]
+    NoLine {
+        /// The run.
+        run: RunId,
+    },
     /// The agent cannot be given another model.
     #[error("cannot replace the model of agent `{agent}`: {message}")]
     Model {

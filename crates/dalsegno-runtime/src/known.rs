@@ -163,7 +163,7 @@ pub(crate) fn of_clients(settings: &Settings) -> impl Iterator<Item = &SecretRef
     let servers = settings.servers.values().flat_map(of_server);
     let telemetry = settings.telemetry.iter().flat_map(|telemetry| telemetry.headers.values());
     let triggers = settings.triggers.values().map(|trigger| &trigger.secret);
-    let lines = settings.lines.values().filter_map(|line| line.api_key.as_ref());
+    let lines = settings.lines.values().flat_map(|line| line.secrets());
     models.chain(servers).chain(telemetry).chain(triggers).chain(lines)
 }
 

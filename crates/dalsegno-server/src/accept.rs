@@ -10,6 +10,7 @@ use axum::extract::{ConnectInfo, Request};
 use dalsegno_access::{KeyStore, Seals, Tickets};
 use dalsegno_runtime::{Clock, Engine, EngineError, SystemClock, WorkerEvent, WorkerOptions, WorkerReport};
 use dalsegno_telemetry::Telemetry;
+use dalsegno_voice::{LineError, Telephones};
 use dalsegno_workspace::ServeSettings;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -30,6 +31,7 @@ use crate::oidc::Oidc;
 use crate::pages::Pages;
 use crate::routes::router;
 use crate::shared::Shared;
+use crate::telephone::Unproven;
 use crate::tls::{Tls, TlsError};
 use crate::triggers::Triggers;
 use crate::webhooks::{Webhooks, deliver};
@@ -86,6 +88,9 @@ pub enum ServeError {
     /// The webhooks cannot be used.
     #[error(transparent)]
     Webhooks(#[from] dalsegno_webhooks::OpenError),
+    /// A line that rings cannot be used.
+    #[error(transparent)]
+    Line(Box<LineError>),
     /// The runs cannot be performed.
     #[error(transparent)]
     Engine(#[from] EngineError),
@@ -105,6 +110,7 @@ pub struct Server {
     settings: ServeSettings,
     clock: Arc<dyn Clock>,
     tickets: Arc<Tickets>,
+    telephones: Arc<Telephones>,
 }
 
 impl Server {
@@ -137,6 +143,7 @@ impl Server {
         let listener = TcpListener::bind(address).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let tickets = Arc::default();
+        let telephones = Telephones::open(&engine).map_err(|error| ServeError::Line(Box::new(error)))?;
         Ok(Self {
             listener,
             address,
@@ -150,6 +157,7 @@ impl Server {
             settings,
             clock,
             tickets,
+            telephones,
         })
     }
 
@@ -203,6 +211,7 @@ impl Server {
             settings,
             clock,
             tickets,
+            telephones,
             ..
         } = self;
         let triggers = Triggers::new(engine.workspace().settings.triggers.clone(), settings.body);
@@ -219,6 +228,8 @@ impl Server {
             pages: Pages::new(tickets),
             webhooks,
             triggers,
+            telephones,
+            unproven: Unproven::default(),
             turns: Turns::default(),
             engine: engine.clone(),
             keys,
@@ -237,6 +248,7 @@ impl Server {
         };
         let report = engine.work(options, stop, tell).await?;
         shared.hands.left().await;
+        shared.telephones.left().await;
         // Its only way to fail is a panic, which the log has.
         let _ = accepting.await;
         let _ = delivering.await;

@@ -14,7 +14,7 @@ use crate::problem::{Code, Problem};
 use crate::shared::Shared;
 use crate::{
     agents, answers, documents, events, fork, guard, health, inbox, listing, openapi, pages, protected, runs,
-    sessions, steps, triggers, upkeep, webhooks,
+    sessions, steps, telephone, triggers, upkeep, webhooks,
 };
 
 /// One address.
@@ -82,6 +82,7 @@ pub(crate) fn table() -> Vec<Route> {
         sessions::routes(),
         inbox::routes(),
         triggers::routes(),
+        telephone::routes(),
         agents::routes(),
         webhooks::routes(),
         documents::routes(),

@@ -8,6 +8,7 @@ use dalsegno_history::Journal;
 use dalsegno_runtime::{Clock, Engine};
 use dalsegno_store::RunSummary;
 use dalsegno_telemetry::Telemetry;
+use dalsegno_voice::Telephones;
 use dalsegno_workspace::ServeSettings;
 use tokio::sync::watch;
 
@@ -20,6 +21,7 @@ use crate::limits::Limits;
 use crate::oidc::Oidc;
 use crate::pages::Pages;
 use crate::problem::Problem;
+use crate::telephone::Unproven;
 use crate::tls::Tls;
 use crate::triggers::Triggers;
 use crate::webhooks::Webhooks;
@@ -46,6 +48,10 @@ pub(crate) struct Shared {
     pub(crate) webhooks: Arc<Webhooks>,
     /// The deliveries that start runs.
     pub(crate) triggers: Triggers,
+    /// The lines that ring.
+    pub(crate) telephones: Arc<Telephones>,
+    /// The room for webhooks of lines that have proven nothing yet.
+    pub(crate) unproven: Unproven,
     /// Whose document is worked on.
     pub(crate) turns: Turns,
     /// Whether the server is stopping.

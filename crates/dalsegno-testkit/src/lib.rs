@@ -55,7 +55,9 @@ pub use clock::VirtualClock;
 pub use coverage::Coverage;
 pub use error::SimulationError;
 pub use faults::Faults;
-pub use live_model::{LiveAnswer, LiveBook, LiveFault, LiveModel};
+pub use live_model::{
+    LiveAnswer, LiveBook, LiveControl, LiveFault, LiveModel, LiveStage, LiveTelephone, LiveWebhook,
+};
 pub use report::{Counts, Report};
 pub use simulation::Simulation;
 pub use soak::{Effects, MemoryUse, Soak, SoakReport, SoakSample};

@@ -1,11 +1,14 @@
 //! A live model at a provider, over real sockets: the Realtime API as it is documented, with answers that are written down.
 //!
 //! It is strict about what it takes, says why it refuses, and keeps a book of all that it was sent. A session ends with its
-//! socket, as that of OpenAI over WebSocket does.
+//! socket, as that of OpenAI over WebSocket does. That of a call of a telephone ends with the call.
 
+mod control;
 mod session;
+mod telephone;
+mod webhook;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -16,6 +19,9 @@ use tokio::task::JoinHandle;
 use tokio_tungstenite::accept_hdr_async;
 use tokio_tungstenite::tungstenite::handshake::server::{ErrorResponse, Request, Response};
 use tokio_tungstenite::tungstenite::http::StatusCode;
+
+use telephone::Telephone;
+pub use webhook::LiveWebhook;
 
 /// What the live model says and does in one response.
 #[derive(Debug, Clone, Default)]
@@ -82,6 +88,76 @@ pub struct LiveBook {
     pub sessions: u32,
     /// How many connections were refused for their key.
     pub refused: u32,
+    /// What was asked about calls of telephones, in order.
+    pub controls: Vec<LiveControl>,
+    /// The calls of telephones, by their ids.
+    pub telephones: BTreeMap<String, LiveTelephone>,
+}
+
+/// Something that was asked about a call of a telephone.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LiveControl {
+    /// The call.
+    pub call: String,
+    /// `accept`, `reject`, `hangup` or `refer`.
+    pub verb: String,
+    /// The body.
+    pub body: Value,
+    /// The status of the answer.
+    pub status: u16,
+}
+
+/// A call of a telephone, as the provider has it.
+#[derive(Debug, Clone, Default)]
+pub struct LiveTelephone {
+    /// How it stands.
+    pub stage: LiveStage,
+    /// All items of its conversation.
+    pub items: Vec<Value>,
+    /// How many sockets were opened to it.
+    pub attached: u32,
+    /// How many sockets were refused, since its session was not there.
+    pub not_found: u32,
+}
+
+impl LiveTelephone {
+    /// What was said and told, in order.
+    pub fn words(&self) -> Vec<&str> {
+        let parts = self.items.iter().map(|item| &item["content"][0]);
+        parts.filter_map(|part| part["transcript"].as_str().or(part["text"].as_str())).collect()
+    }
+
+    /// The outputs of a call of a tool.
+    pub fn outputs(&self, call_id: &str) -> Vec<&str> {
+        outputs(&self.items, call_id)
+    }
+
+    /// The calls of tools, in order.
+    pub fn calls(&self) -> Vec<&str> {
+        calls(&self.items)
+    }
+}
+
+/// How a call of a telephone stands.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum LiveStage {
+    /// It rings.
+    #[default]
+    Ringing,
+    /// It was answered.
+    Accepted,
+    /// It is over.
+    Gone,
+}
+
+fn outputs<'i>(items: &'i [Value], call_id: &str) -> Vec<&'i str> {
+    let is_its = |item: &&Value| item["type"] == "function_call_output" && item["call_id"] == call_id;
+    items.iter().filter(is_its).filter_map(|item| item["output"].as_str()).collect()
+}
+
+fn calls(items: &[Value]) -> Vec<&str> {
+    let calls = items.iter().filter(|item| item["type"] == "function_call");
+    calls.filter_map(|item| item["call_id"].as_str()).collect()
 }
 
 impl LiveBook {
@@ -92,17 +168,12 @@ impl LiveBook {
 
     /// The outputs of a call in the last session.
     pub fn outputs(&self, call_id: &str) -> Vec<&str> {
-        let outputs = self
-            .items
-            .iter()
-            .filter(|item| item["type"] == "function_call_output" && item["call_id"] == call_id);
-        outputs.filter_map(|item| item["output"].as_str()).collect()
+        outputs(&self.items, call_id)
     }
 
     /// The calls of the last session, in order.
     pub fn calls(&self) -> Vec<&str> {
-        let calls = self.items.iter().filter(|item| item["type"] == "function_call");
-        calls.filter_map(|item| item["call_id"].as_str()).collect()
+        calls(&self.items)
     }
 }
 
@@ -113,11 +184,27 @@ struct Shared {
     answers: Mutex<VecDeque<LiveAnswer>>,
     key: Option<String>,
     changed: Notify,
+    /// The calls of telephones, by their ids.
+    telephones: Mutex<BTreeMap<String, Telephone>>,
 }
 
 impl Shared {
     fn book(&self) -> MutexGuard<'_, LiveBook> {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn telephones(&self) -> MutexGuard<'_, BTreeMap<String, Telephone>> {
+        self.telephones.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a client has the key.
+    fn is_known(&self, given: Option<&str>) -> bool {
+        let expected = self.key.as_ref().map(|key| format!("Bearer {key}"));
+        let is_known = expected.is_none() || given == expected.as_deref();
+        if !is_known {
+            self.book().refused += 1;
+        }
+        is_known
     }
 
     fn next_answer(&self) -> Option<LiveAnswer> {
@@ -199,27 +286,52 @@ impl Drop for LiveModel {
     }
 }
 
+/// Says whether a connection begins with a request of the control plane, and not with a socket.
+async fn is_control(stream: &TcpStream) -> bool {
+    let mut head = [0; 4];
+    while stream.peek(&mut head).await.is_ok_and(|bytes| bytes > 0) {
+        if stream.peek(&mut head).await.is_ok_and(|bytes| bytes == head.len()) {
+            return &head == b"POST";
+        }
+        tokio::task::yield_now().await;
+    }
+    false
+}
+
 #[expect(clippy::result_large_err, reason = "the library refuses connections by this type")]
 async fn serve(stream: TcpStream, shared: Arc<Shared>) -> Result<(), tokio_tungstenite::tungstenite::Error> {
+    if is_control(&stream).await {
+        // A client that goes away has no answer.
+        let _ = control::answer(stream, &shared).await;
+        return Ok(());
+    }
+    let mut of_call = None;
     let check = |request: &Request, response: Response| -> Result<Response, ErrorResponse> {
         let refused = |status: StatusCode, why: &str| {
             let mut refused = ErrorResponse::new(Some(json!({ "error": { "message": why } }).to_string()));
             *refused.status_mut() = status;
             refused
         };
-        if request.uri().path() != "/v1/realtime"
-            || !request.uri().query().is_some_and(|q| q.contains("model="))
-        {
+        let query = request.uri().query().unwrap_or_default();
+        let call = query.strip_prefix("call_id=").map(str::to_owned);
+        if request.uri().path() != "/v1/realtime" || !(call.is_some() || query.contains("model=")) {
             return Err(refused(StatusCode::NOT_FOUND, "no such address"));
         }
         let given = request.headers().get("authorization").and_then(|value| value.to_str().ok());
-        let expected = shared.key.as_ref().map(|key| format!("Bearer {key}"));
-        if expected.is_some() && given != expected.as_deref() {
-            shared.book().refused += 1;
+        if !shared.is_known(given) {
             return Err(refused(StatusCode::UNAUTHORIZED, "wrong key"));
+        }
+        if let Some(call) = call {
+            match telephone::session_of(&shared, &call) {
+                Some(inputs) => of_call = Some(inputs),
+                None => return Err(refused(StatusCode::NOT_FOUND, "no such call")),
+            }
         }
         Ok(response)
     };
     let stream = accept_hdr_async(stream, check).await?;
-    session::Served::new(stream, Arc::clone(&shared)).serve().await
+    match of_call {
+        Some(inputs) => telephone::carry(stream, &shared, &inputs).await,
+        None => session::Served::new(stream, Arc::clone(&shared)).serve().await,
+    }
 }

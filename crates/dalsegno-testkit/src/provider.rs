@@ -200,7 +200,7 @@ impl LiveSession {
                 }
             }
             CommandKind::Note { .. } => self.notes += 1,
-            CommandKind::Session { .. } => {}
+            CommandKind::Session { .. } | CommandKind::Answer { .. } => {}
             CommandKind::Close { reason } => {
                 world.count("call", "the agent ends it");
                 let reason = reason.clone();

@@ -13,6 +13,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::caller::{Caller, Dropped, Turns};
 use crate::socket::{Endpoint, NoSocket, Socket};
+use crate::telephone::{Follows, Telephone, Told};
 
 /// How long the run may take no news before the call is let go of.
 const STALLED: Duration = Duration::from_secs(10);
@@ -36,6 +37,8 @@ pub struct Call {
 
 /// The socket, or the way to one.
 enum Link {
+    /// There is none yet: the call was not answered.
+    None,
     /// The next attempt is at this time of the call.
     Waiting(u64),
     Opening(JoinHandle<Result<Box<Socket>, NoSocket>>),
@@ -54,13 +57,16 @@ impl Link {
     /// The next thing that comes of it. It may be dropped and asked again.
     async fn next(&mut self, began: Instant) -> Came {
         match self {
+            Self::None => pending().await,
             Self::Waiting(at) => {
                 sleep_until(began + Duration::from_millis(*at)).await;
                 Came::Time
             }
             Self::Opening(opening) => match opening.await {
                 Ok(opened) => Came::Opened(opened),
-                Err(error) => Came::Opened(Err(NoSocket { reason: error.to_string(), may_pass: false })),
+                Err(error) => {
+                    Came::Opened(Err(NoSocket { reason: error.to_string(), may_pass: false, is_gone: false }))
+                }
             },
             Self::Open(socket) => match socket.next().await {
                 Ok(frame) => Came::Frame(frame),
@@ -86,6 +92,7 @@ pub(crate) struct Carrier {
     said: mpsc::Receiver<Caller>,
     turns: Turns,
     is_listening: bool,
+    telephone: Option<Telephone>,
 }
 
 impl Carrier {
@@ -109,7 +116,18 @@ impl Carrier {
             said,
             turns: Turns::default(),
             is_listening: true,
+            telephone: None,
         }
+    }
+
+    /// The same for a call of a telephone, whose caller is heard at the provider.
+    pub(crate) fn of_telephone(mut self, telephone: Telephone, is_ringing: bool) -> Self {
+        if is_ringing {
+            self.link = Link::None;
+        }
+        self.telephone = Some(telephone);
+        self.is_listening = false;
+        self
     }
 
     fn now(&self) -> u64 {
@@ -122,7 +140,12 @@ impl Carrier {
         match self.link {
             Link::Open(socket) => socket.close().await,
             Link::Opening(opening) => opening.abort(),
-            Link::Waiting(_) => {}
+            Link::None | Link::Waiting(_) => {}
+        }
+        // Whoever continues with the call need not wait for the rest.
+        drop(self.news);
+        if let Some(telephone) = self.telephone {
+            telephone.close(&self.session).await;
         }
         let counts = self.session.counts();
         tracing::debug!(?counts, "the call is not carried any more");
@@ -132,7 +155,11 @@ impl Carrier {
     async fn turn(&mut self) -> bool {
         let now = self.now();
         self.turns.look(now, &self.session);
-        let wakes_at = [self.session.wakes_at(), self.turns.at()].into_iter().flatten().min();
+        if self.telephone.as_ref().is_some_and(|telephone| telephone.leaves(now, &self.session)) {
+            return false;
+        }
+        let leaves_at = self.telephone.as_ref().and_then(Telephone::leaves_at);
+        let wakes_at = [self.session.wakes_at(), self.turns.at(), leaves_at].into_iter().flatten().min();
         let began = self.began;
         let wakes = async {
             match wakes_at {
@@ -143,10 +170,17 @@ impl Carrier {
         let mut dropped = None;
         let output = tokio::select! {
             command = self.commands.recv() => match command {
-                Some(command) => self.session.command(now_of(began), &command),
+                Some(command) => {
+                    let telephone = self.telephone.as_mut();
+                    match telephone.is_some_and(|telephone| telephone.takes(&self.session, &command)) {
+                        true => Output::default(),
+                        false => self.session.command(now_of(began), &command),
+                    }
+                }
                 // The run is over, or this process has let go of it.
                 None => return false,
             },
+            told = told(&mut self.telephone, began) => self.told(told),
             said = self.said.recv(), if self.is_listening => self.hear(said),
             came = self.link.next(began) => self.came(came),
             () = wakes => {
@@ -190,17 +224,38 @@ impl Carrier {
         match came {
             Came::Time => {
                 let endpoint = Arc::clone(&self.endpoint);
-                self.link = Link::Opening(tokio::spawn(async move { endpoint.open().await.map(Box::new) }));
+                let call = self.telephone.as_ref().map(|telephone| telephone.call().to_owned());
+                let opens = async move { endpoint.open(call.as_deref()).await.map(Box::new) };
+                self.link = Link::Opening(tokio::spawn(opens));
                 Output::default()
             }
             Came::Opened(Ok(socket)) => {
                 self.link = Link::Open(socket);
-                self.session.connected(now);
-                Output::default()
+                match &mut self.telephone {
+                    Some(telephone) => {
+                        let mut output = telephone.found(&mut self.session);
+                        output.frames.extend(self.session.attached(now).frames);
+                        output
+                    }
+                    None => {
+                        self.session.connected(now);
+                        Output::default()
+                    }
+                }
             }
-            Came::Opened(Err(NoSocket { reason, may_pass })) => {
+            Came::Opened(Err(NoSocket { reason, may_pass, is_gone })) => {
                 self.attempts = self.attempts.saturating_add(1);
-                if !may_pass || (!self.was_open && self.attempts >= FIRST_ATTEMPTS) {
+                if is_gone && let Some(telephone) = &mut self.telephone {
+                    let wait = match telephone.not_found(now, &mut self.session) {
+                        Ok(over) => return over,
+                        Err(left) => left.min(reconnect_after(self.attempts)),
+                    };
+                    tracing::debug!(%reason, "the provider does not know the call yet, or any more");
+                    self.link = Link::Waiting(now.saturating_add(wait));
+                    return Output::default();
+                }
+                let has_time = self.was_open || self.telephone.is_some();
+                if !may_pass || (!has_time && self.attempts >= FIRST_ATTEMPTS) {
                     return self.session.fail(now, &reason);
                 }
                 tracing::warn!(%reason, attempts = self.attempts, "no session of the live model");
@@ -216,6 +271,17 @@ impl Carrier {
             }
             Came::Lost(reason) => self.session.lost(now, &reason),
         }
+    }
+
+    /// What follows from what the provider says of the call, or the process.
+    fn told(&mut self, told: Told) -> Output {
+        let now = self.now();
+        let Some(telephone) = &mut self.telephone else { return Output::default() };
+        let Follows { output, attaches } = telephone.told(now, told, &mut self.session);
+        if attaches {
+            self.link = Link::Waiting(now);
+        }
+        output
     }
 
     /// Does what follows; whether the call continues.
@@ -262,6 +328,14 @@ impl Carrier {
         if let Link::Open(socket) = before {
             socket.close().await;
         }
+    }
+}
+
+/// What is told of the call of a telephone.
+async fn told(telephone: &mut Option<Telephone>, began: Instant) -> Told {
+    match telephone {
+        Some(telephone) => telephone.next(began).await,
+        None => pending().await,
     }
 }
 

@@ -10,9 +10,15 @@
 
 mod call;
 mod caller;
+mod control;
+mod headers;
 mod line;
 mod socket;
+mod telephone;
+mod telephones;
 
 pub use call::Call;
 pub use caller::Caller;
+pub use headers::Ringing;
 pub use line::{Line, LineError};
+pub use telephones::{Rung, Telephones};

@@ -1,14 +1,19 @@
 //! A line of the workspace.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use dalsegno_core::{AgentName, AgentRequest, Surface};
+use dalsegno_core::{AgentName, AgentRequest, LiveNews, Surface};
 use dalsegno_realtime::{LiveSession, Settings};
 use dalsegno_runtime::{Conversation, Engine, EngineError, StartOptions};
 use tokio::sync::{Semaphore, mpsc};
+use tokio::time::timeout;
 
 use crate::call::{Call, Carrier};
 use crate::socket::Endpoint;
+
+/// How long the provider may take to open a session that is only looked at.
+const LOOK_WITHIN: Duration = Duration::from_secs(10);
 
 /// How much of the caller may wait.
 const CALLER_MAX: usize = 64;
@@ -81,6 +86,28 @@ impl Line {
         Ok(Self { name: name.to_owned(), endpoint: Arc::new(endpoint), max_calls, room })
     }
 
+    /// Looks whether the provider opens a session, and closes it.
+    ///
+    /// # Errors
+    /// In words, why it does not.
+    pub async fn look(&self) -> Result<(), String> {
+        let mut socket = self.endpoint.open(None).await.map_err(|error| error.reason)?;
+        let mut session = LiveSession::new(Settings::default());
+        session.connected(0);
+        let opened = async {
+            while !session.is_open() && !session.is_over() {
+                let output = session.frame(0, &socket.next().await?);
+                if let Some(LiveNews::Ended { reason, .. }) = output.news.into_iter().next() {
+                    return Err(reason);
+                }
+            }
+            Ok(())
+        };
+        let opened = timeout(LOOK_WITHIN, opened).await;
+        socket.close().await;
+        opened.unwrap_or_else(|_| Err("the provider does not open a session within 10 s".to_owned()))
+    }
+
     /// Begins a call of an agent. With the key of a call that is not over, this process attaches to it: a new session of the live model
     /// is given what was said and done, and what its session before had not taken is sent again, under the same ids.
     ///
@@ -98,7 +125,7 @@ impl Line {
             return Err(LineError::Full { name: self.name.clone(), max_calls: self.max_calls });
         };
         let conversation = engine.converse(agent, Surface::Realtime, request, options).await?;
-        let Conversation { handle, news, commands } = conversation;
+        let Conversation { handle, news, commands, stay: _ } = conversation;
         let run = handle.run();
         let settings = async {
             let config = engine.journal().configuration(run).await?;

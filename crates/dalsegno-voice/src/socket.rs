@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dalsegno_net::{Egress, EgressError, Origin, Scheme, StatusCode, Url, error_chain, tls_config};
+use dalsegno_net::{Client, Egress, EgressError, Origin, Scheme, StatusCode, Url, error_chain, tls_config};
 use dalsegno_realtime::FRAME_BYTES_MAX;
 use dalsegno_secrets::{Reveal, Secret};
 use dalsegno_workspace::VoiceLine;
@@ -32,7 +32,11 @@ const REASON_BYTES: usize = 512;
 
 /// Where the live model of a line is.
 pub(crate) struct Endpoint {
+    /// The address of the API, without what is asked of it.
     url: Url,
+    model: String,
+    /// For what is asked about calls of telephones.
+    client: Client,
     origin: Origin,
     egress: Egress,
     /// The address as errors show it.
@@ -53,15 +57,17 @@ pub(crate) struct NoSocket {
     pub(crate) reason: String,
     /// Whether a further attempt may succeed.
     pub(crate) may_pass: bool,
+    /// Whether the provider knows no such call.
+    pub(crate) is_gone: bool,
 }
 
 impl NoSocket {
     fn passing(reason: impl Into<String>) -> Self {
-        Self { reason: reason.into(), may_pass: true }
+        Self { reason: reason.into(), may_pass: true, is_gone: false }
     }
 
     fn lasting(reason: impl Into<String>) -> Self {
-        Self { reason: reason.into(), may_pass: false }
+        Self { reason: reason.into(), may_pass: false, is_gone: false }
     }
 }
 
@@ -72,10 +78,9 @@ impl Endpoint {
     /// In words, when its address is none, or the certificates of this system cannot be used.
     pub(crate) fn new(line: &VoiceLine, key: Option<Arc<dyn Reveal>>) -> Result<Self, String> {
         let base = line.base_url.as_deref().unwrap_or(VoiceLine::BASE_URL);
-        let mut url: Url = format!("{}/realtime", base.trim_end_matches('/'))
+        let url: Url = format!("{}/realtime", base.trim_end_matches('/'))
             .parse()
             .map_err(|error| format!("`base_url` is no address: {error}"))?;
-        url.query_pairs_mut().append_pair("model", &line.model);
         let origin = Origin::of(&url).map_err(|error| error_chain(&error))?;
         let is_secure = origin.scheme() == Scheme::Https;
         let tls = match is_secure {
@@ -86,25 +91,41 @@ impl Endpoint {
             false => None,
         };
         let egress = Egress::new([origin.clone()]);
-        let mut shown = url.clone();
-        shown.set_query(None);
-        Ok(Self { url, origin, egress, shown: shown.into(), tls, key })
+        let (model, client, shown) = (line.model.clone(), Client::new(egress.clone()), url.to_string());
+        Ok(Self { url, model, client, origin, egress, shown, tls, key })
     }
 
-    /// Opens a socket. A key that is refused is read once more: it may have changed.
-    pub(crate) async fn open(&self) -> Result<Socket, NoSocket> {
+    pub(crate) fn url(&self) -> &Url {
+        &self.url
+    }
+
+    pub(crate) fn model(&self) -> &str {
+        &self.model
+    }
+
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    pub(crate) fn key(&self) -> Option<&Arc<dyn Reveal>> {
+        self.key.as_ref()
+    }
+
+    /// Opens a socket: to a session of its own, or to that of a call. A key that is refused is read once more: it may have changed.
+    pub(crate) async fn open(&self, call: Option<&str>) -> Result<Socket, NoSocket> {
         let key = match &self.key {
             None => None,
             Some(key) => Some(key.reveal().await.map_err(|error| NoSocket {
                 reason: format!("cannot read the key of the line: {error}"),
                 may_pass: error.transient,
+                is_gone: false,
             })?),
         };
-        match self.attempt(key.as_ref()).await {
+        match self.attempt(call, key.as_ref()).await {
             Err(Refused::Key(refused)) => {
                 let (Some(key), Some(old)) = (&self.key, &key) else { return Err(refused) };
                 match key.renew(old).await {
-                    Ok(Some(new)) => self.attempt(Some(&new)).await.map_err(Refused::into_inner),
+                    Ok(Some(new)) => self.attempt(call, Some(&new)).await.map_err(Refused::into_inner),
                     Ok(None) | Err(_) => Err(refused),
                 }
             }
@@ -112,9 +133,13 @@ impl Endpoint {
         }
     }
 
-    async fn attempt(&self, key: Option<&Secret>) -> Result<Socket, Refused> {
-        let mut request = self
-            .url
+    async fn attempt(&self, call: Option<&str>, key: Option<&Secret>) -> Result<Socket, Refused> {
+        let mut url = self.url.clone();
+        match call {
+            Some(call) => url.query_pairs_mut().append_pair("call_id", call),
+            None => url.query_pairs_mut().append_pair("model", &self.model),
+        };
+        let mut request = url
             .as_str()
             .replacen("http", "ws", 1)
             .into_client_request()
@@ -135,16 +160,17 @@ impl Endpoint {
         let opened = timeout(OPEN_TIMEOUT, client_async_with_config(request, stream, Some(config))).await;
         match opened {
             Ok(Ok((stream, _))) => Ok(Socket { stream }),
-            Ok(Err(SocketError::Http(response))) => Err(self.refused(response.status())),
+            Ok(Err(SocketError::Http(response))) => Err(self.refused(response.status(), call.is_some())),
             Ok(Err(error)) => Err(NoSocket::passing(format!("`{}`: {error}", self.shown)).into()),
             Err(_) => Err(NoSocket::passing(format!("`{}` does not open the socket", self.shown)).into()),
         }
     }
 
-    fn refused(&self, status: StatusCode) -> Refused {
+    fn refused(&self, status: StatusCode, is_call: bool) -> Refused {
         let reason = format!("`{}` refuses the connection: {status}", self.shown);
         match status.as_u16() {
             401 | 403 => Refused::Key(NoSocket::lasting(reason)),
+            404 if is_call => NoSocket { reason, may_pass: true, is_gone: true }.into(),
             408 | 409 | 425 | 429 | 500.. => NoSocket::passing(reason).into(),
             _ => NoSocket::lasting(reason).into(),
         }
@@ -155,6 +181,7 @@ impl Endpoint {
         let addresses = self.egress.check(&self.origin).await.map_err(|error| NoSocket {
             may_pass: matches!(error, EgressError::Unresolved { .. }),
             reason: error_chain(&error),
+            is_gone: false,
         })?;
         let mut last = NoSocket::passing(format!("`{}` has no address", self.shown));
         for address in addresses {
@@ -257,7 +284,7 @@ impl Socket {
     }
 }
 
-fn cut(mut reason: String) -> String {
+pub(crate) fn cut(mut reason: String) -> String {
     reason.truncate(reason.floor_char_boundary(REASON_BYTES));
     reason
 }

@@ -80,12 +80,12 @@ pub use lock::{Lock, LockChange, LockChangeKind, LockRead, LockedServer, LockedT
 pub use schema::{FileKind, UnknownFileKind, schema};
 pub use section::Located;
 pub use settings::{
-    ACCESS_SCOPES, Access, AwsKeyBinding, CommandBinding, DailyBudget, DispatchSettings, EndpointBinding,
-    EnvValue, FileGrant, HttpBinding, Lifetime, MemoryBinding, ModelBinding, OAuthBinding, OAuthGrant,
-    OIDC_ALGORITHMS, OidcSettings, OidcSignIn, OidcTenant, PromptCache, Provider, RemoteBinding,
+    ACCESS_SCOPES, Access, Answerer, AwsKeyBinding, CommandBinding, DailyBudget, DispatchSettings,
+    EndpointBinding, EnvValue, FileGrant, HttpBinding, Lifetime, MemoryBinding, ModelBinding, OAuthBinding,
+    OAuthGrant, OIDC_ALGORITHMS, OidcSettings, OidcSignIn, OidcTenant, PromptCache, Provider, RemoteBinding,
     SecretCommand, SecretGrant, SecretRef, SecretStoreBinding, ServeSettings, ServerBinding, ServerLimits,
-    ServerPermissions, Settings, StoreKey, TelemetrySettings, TenantGrants, TenantKey, TlsFiles, ToolFiles,
-    VoiceLine,
+    ServerPermissions, Settings, StoreKey, TelemetrySettings, Telephone, TenantGrants, TenantKey, TlsFiles,
+    ToolFiles, VoiceLine, is_number,
 };
 pub use source::{Position, SourceFile};
 pub use tenant::{Destination, Features, NoTenant, OfAgent, Refer, Tenant, ToolkitSettings};

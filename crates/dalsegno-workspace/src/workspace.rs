@@ -166,6 +166,7 @@ impl Workspace {
         let agents = agent::load(place, known, (&toolkits, &tenants), &mut loaded);
         if let Some(settings) = known {
             check_triggers(settings, &agents, &tenants, &mut loaded);
+            check_numbers(settings, &agents, &tenants, &mut loaded);
         }
         let (toolkits, tenants, mut broken) = (
             toolkits.sound,
@@ -434,6 +435,26 @@ fn check_triggers(settings: &Settings, agents: &ReadAgents, tenants: &ReadTenant
     let triggers = settings.triggers.iter();
     let found: Vec<_> =
         triggers.flat_map(|(name, trigger)| trigger.check(name, &source, (&names, &tenants))).collect();
+    loaded.warn(found);
+}
+
+/// Compares the numbers of the lines with the agents and the tenants.
+fn check_numbers(settings: &Settings, agents: &ReadAgents, tenants: &ReadTenants, loaded: &mut Loaded) {
+    let Some(source) = loaded.source(Path::new(SETTINGS_FILE)).cloned() else { return };
+    let telephones = || settings.lines.values().filter_map(|line| line.telephone.as_ref());
+    let mut names: BTreeSet<&str> = agents.sound.keys().map(AgentName::as_str).collect();
+    names.extend(agents.broken.keys().map(String::as_str));
+    // It may be any agent: the files have errors that say so.
+    if !agents.unnamed.is_empty() {
+        let named = telephones().flat_map(|telephone| telephone.numbers.values());
+        names.extend(named.map(|answerer| answerer.agent.value.as_str()));
+    }
+    let is_mute =
+        |name: &str| agents.sound.iter().any(|(known, agent)| known.as_str() == name && !agent.takes_calls());
+    let speaking = names.iter().copied().filter(|name| !is_mute(name)).collect();
+    let tenants = tenants.sound.keys().chain(&tenants.broken).map(String::as_str).collect();
+    let found: Vec<_> =
+        telephones().flat_map(|telephone| telephone.check(&source, (&names, &speaking, &tenants))).collect();
     loaded.warn(found);
 }
 

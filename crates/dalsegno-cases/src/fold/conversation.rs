@@ -202,13 +202,18 @@ impl Folding<'_> {
                     tool: call.asked.get(call_id).cloned().unwrap_or_default(),
                     content: content.clone(),
                 }),
-                CommandKind::Session { instructions: text } if !text.is_empty() => {
+                CommandKind::Session { instructions: text } | CommandKind::Answer { instructions: text }
+                    if !text.is_empty() =>
+                {
                     spoken.push(Talked::Told(text.clone()));
                 }
                 CommandKind::Note { text } | CommandKind::Respond { instructions: Some(text), .. } => {
                     spoken.push(Talked::Told(text.clone()));
                 }
-                CommandKind::Session { .. } | CommandKind::Respond { .. } | CommandKind::Close { .. } => {}
+                CommandKind::Session { .. }
+                | CommandKind::Answer { .. }
+                | CommandKind::Respond { .. }
+                | CommandKind::Close { .. } => {}
             }
         }
         sent

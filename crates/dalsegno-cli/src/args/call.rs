@@ -7,6 +7,9 @@ use clap::{Args as ClapArgs, Subcommand};
 use clap_complete::ArgValueCandidates;
 use dalsegno_core::AgentName;
 
+use super::telephone::{
+    CHECK_EXAMPLES, CallCheckArgs, CallHangupArgs, CallListArgs, HANGUP_EXAMPLES, LIST_EXAMPLES,
+};
 use super::{Format, StreamArgs};
 use crate::complete;
 
@@ -25,12 +28,29 @@ pub(crate) enum CallVerb {
     /// what the caller and the live model do. The tools are real in both cases.
     #[command(after_help = TEXT_EXAMPLES)]
     Text(CallTextArgs),
+    /// List the calls that are open
+    #[command(after_help = LIST_EXAMPLES)]
+    List(CallListArgs),
+    /// Hang up: the call ends for its caller, and its run is cancelled
+    ///
+    /// What was sent and may not be repeated finishes, and is recorded. `dalsegno cancel` does the same where a process carries the
+    /// call.
+    #[command(after_help = HANGUP_EXAMPLES)]
+    Hangup(CallHangupArgs),
+    /// Check whether a line works: its provider, its secrets, and who answers at its numbers
+    ///
+    /// A session of the live model is opened, and closed at once.
+    #[command(after_help = CHECK_EXAMPLES)]
+    Check(CallCheckArgs),
 }
 
 impl CallArgs {
     pub(super) fn format(&self) -> Format {
         match &self.verb {
             CallVerb::Text(text) => text.stream.resolve(),
+            CallVerb::List(list) => list.document.resolve(),
+            CallVerb::Hangup(hangup) => hangup.document.resolve(),
+            CallVerb::Check(check) => check.document.resolve(),
         }
     }
 }
@@ -68,7 +88,9 @@ pub(crate) struct CallTextArgs {
 pub(super) const EXAMPLES: &str = "\
 Examples:
   dalsegno call text desk --line front
-  dalsegno call text desk --script calls/table.toml";
+  dalsegno call text desk --script calls/table.toml
+  dalsegno call list
+  dalsegno call check front";
 
 const TEXT_EXAMPLES: &str = "\
 Examples:

@@ -16,6 +16,7 @@ mod secret;
 mod serve;
 mod servers;
 mod setup;
+mod telephone;
 mod test;
 mod tools;
 #[cfg(feature = "serve")]
@@ -57,6 +58,7 @@ pub(crate) use self::secret::{
 pub(crate) use self::serve::{KeyAddArgs, KeyArgs, KeyListArgs, KeyRevokeArgs, KeyVerb, ServeArgs};
 pub(crate) use self::servers::{ServersArgs, ServersCheckArgs, ServersVerb};
 pub(crate) use self::setup::{CheckArgs, CompletionsArgs, InitArgs, ManArgs, SchemaArgs, TemplateArg};
+pub(crate) use self::telephone::{CallCheckArgs, CallHangupArgs, CallListArgs};
 pub(crate) use self::test::TestArgs;
 pub(crate) use self::tools::{
     ToolsAddArgs, ToolsArgs, ToolsCallArgs, ToolsInspectArgs, ToolsListArgs, ToolsPullArgs, ToolsTestArgs,

@@ -10,7 +10,7 @@ use dalsegno_voice::{Call, Caller, Line};
 use dalsegno_wire::Events;
 use tokio::sync::mpsc;
 
-use super::{Context, follow};
+use super::{Context, follow, telephone};
 use crate::args::{CallArgs, CallTextArgs, CallVerb};
 use crate::error::Error;
 use crate::exit::Exit;
@@ -19,6 +19,9 @@ use crate::input;
 pub(super) async fn call(args: &CallArgs, context: &mut Context<'_>) -> Result<Exit, Error> {
     match &args.verb {
         CallVerb::Text(args) => text(args, context).await,
+        CallVerb::List(args) => telephone::list(args, context).await,
+        CallVerb::Hangup(args) => telephone::hangup(args, context).await,
+        CallVerb::Check(args) => telephone::check(args, context).await,
     }
 }
 
@@ -63,7 +66,7 @@ async fn written_down(
     let mut ends = None;
     let begins = async {
         let call = engine.converse(&args.agent, Surface::Script, request, options).await?;
-        let Conversation { handle, news, commands } = call;
+        let Conversation { handle, news, commands, stay: _ } = call;
         ends = Some((news, commands));
         Ok(handle)
     };

@@ -41,6 +41,7 @@ mod serve;
 mod servers;
 mod show;
 mod telemetry;
+mod telephone;
 mod test;
 mod tools;
 #[cfg(feature = "serve")]

@@ -126,6 +126,7 @@ impl From<ServeError> for Error {
     fn from(error: ServeError) -> Self {
         match error {
             ServeError::Engine(error) => error.into(),
+            ServeError::Line(error) => Self::VoiceLine(*error),
             error => ServeTrouble::Serve(error).into(),
         }
     }

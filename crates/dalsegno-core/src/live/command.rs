@@ -27,6 +27,11 @@ pub enum CommandKind {
         /// The system prompt.
         instructions: String,
     },
+    /// The telephone call that rings is to be answered.
+    Answer {
+        /// The system prompt: how the live model is to behave from the first word on.
+        instructions: String,
+    },
     /// The one output of a call.
     Output {
         /// The provider's id of the call.
@@ -58,6 +63,7 @@ impl CommandKind {
     pub const fn as_str(&self) -> &'static str {
         match self {
             Self::Session { .. } => "session",
+            Self::Answer { .. } => "answer",
             Self::Output { .. } => "output",
             Self::Note { .. } => "note",
             Self::Respond { .. } => "respond",
@@ -84,6 +90,7 @@ impl LiveCommand {
                 canonical.text(instructions.as_deref().unwrap_or_default())
             }
             CommandKind::Close { reason } => canonical.tag(4).text(reason),
+            CommandKind::Answer { instructions } => canonical.tag(5).text(instructions),
         };
         Self { id: OperationId::from_bytes(canonical.finish().truncated()), kind }
     }

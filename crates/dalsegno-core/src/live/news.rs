@@ -224,6 +224,13 @@ pub enum EndedBy {
     Provider,
 }
 
+impl Surface {
+    /// Says whether the call continues at the provider while no process carries it.
+    pub const fn outlives_its_process(self) -> bool {
+        matches!(self, Self::Telephone)
+    }
+}
+
 /// How a caller speaks with a live model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -232,4 +239,6 @@ pub enum Surface {
     Script,
     /// The caller's words reach a session of a provider's Realtime API.
     Realtime,
+    /// The caller's telephone is connected with a session of a provider's Realtime API, and stays so without this process.
+    Telephone,
 }

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use super::command::LiveCommand;
+use super::command::{CommandKind, LiveCommand};
 use super::news::{EndedBy, LiveNews, ResponseEnd};
 use crate::canonical::Digest;
 use crate::id::{OperationId, Timestamp};
@@ -207,6 +207,12 @@ impl Live {
     /// The calls that have no output, and those whose result follows.
     pub fn calls(&self) -> &[LiveCall] {
         &self.calls
+    }
+
+    /// Says whether the call rings: it was not answered yet.
+    pub fn is_ringing(&self) -> bool {
+        self.line == Line::Waiting
+            && self.outbox.iter().any(|command| matches!(command.kind, CommandKind::Answer { .. }))
     }
 
     /// Says whether the session was open once.

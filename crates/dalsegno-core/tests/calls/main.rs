@@ -3,4 +3,5 @@
 
 mod laws;
 mod table;
+mod telephone;
 mod world;

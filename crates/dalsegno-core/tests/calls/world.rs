@@ -61,9 +61,19 @@ impl Call {
     }
 
     pub(crate) fn with(config: AgentConfig) -> Self {
+        Self::of(config, start())
+    }
+
+    /// A call of a telephone, which rings.
+    pub(crate) fn ringing(config: AgentConfig) -> Self {
+        let request = AgentRequest { surface: Some(Surface::Telephone), ..AgentRequest::text("") };
+        Self::of(config, AgentState::start(RunId::from_bytes([7; 16]), request, Timestamp::from_millis(0)))
+    }
+
+    fn of(config: AgentConfig, state: AgentState) -> Self {
         let mut call = Self {
             config,
-            state: start(),
+            state,
             now: 0,
             commands: Vec::new(),
             operations: Vec::new(),

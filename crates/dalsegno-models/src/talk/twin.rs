@@ -127,7 +127,7 @@ impl LiveTwin {
                 self.unread = true;
             }
             CommandKind::Note { .. } => self.unread = true,
-            CommandKind::Session { .. } => {}
+            CommandKind::Session { .. } | CommandKind::Answer { .. } => {}
             CommandKind::Close { reason } => {
                 self.news.push(LiveNews::Taken { command: id });
                 self.end(EndedBy::Agent, reason);

@@ -5,10 +5,9 @@ use alloc::string::String;
 
 use dalsegno_core::{CallRequest, CommandKind, LiveNews, OperationId};
 
-use super::{LiveSession, Output, Stage, Update};
+use super::{EARLY_MAX, LiveSession, Output, RESTORED, Stage, Update};
 use crate::dialogue::Item;
 use crate::failure::Meaning;
-use crate::sent;
 use crate::taken::{Call, Error, Taken};
 
 /// How many calls are remembered.
@@ -16,9 +15,6 @@ const CALLS_MAX: usize = 256;
 
 /// What the caller said where the provider did not understand it.
 const INAUDIBLE: &str = "[inaudible]";
-
-/// The id of the frame that ends the dialogue for a new session.
-const RESTORED: &str = "restored";
 
 impl LiveSession {
     /// Takes a frame of the provider. What it does not know is counted, and of no consequence.
@@ -37,27 +33,22 @@ impl LiveSession {
             _ => {}
         }
         match (self.stage, taken) {
-            (Stage::Opening(_), Taken::SessionCreated) => self.created(now, &mut output),
+            (Stage::Opening(_), Taken::SessionCreated) => self.restore(now, &mut output),
             (_, Taken::SessionUpdated) => self.updated(now, &mut output),
             (_, Taken::Error(error)) => self.error(now, &error, &mut output),
             (Stage::Open, taken) => self.take(now, taken, &mut output),
+            (Stage::Restoring(_), taken) if self.keeps_early(&taken) => {
+                self.early.push_back(frame.to_owned());
+            }
             // Before that, nothing of it is about this call.
             _ => {}
         }
         output
     }
 
-    /// The provider has opened a session.
-    fn created(&mut self, now: u64, output: &mut Output) {
-        self.restore(output);
-        if self.settings.has_begun {
-            self.stage = Stage::Restoring(now);
-            self.updates.push_back(Update::Restored);
-            let instructions = self.settings.instructions.as_deref();
-            output.frames.push(sent::session(RESTORED, instructions, &self.settings.tools));
-        } else {
-            self.open(now, output);
-        }
+    /// Says whether a frame is kept until a session that was there before has answered.
+    fn keeps_early(&self, taken: &Taken) -> bool {
+        self.settings.outlives && taken.is_of_a_call() && self.early.len() < EARLY_MAX
     }
 
     /// A change of the session is acknowledged.
@@ -101,7 +92,11 @@ impl LiveSession {
                 self.response_created(now, response, &metadata, output);
             }
             Taken::Called { response, item, call } => self.called(now, response, item, call, output),
-            Taken::Said { response, text, spoken } => self.model_said(&response, &text, spoken),
+            Taken::Said { response, text, spoken } => {
+                // Of a session that was there before, the beginning may have been missed.
+                let is_known = !self.settings.outlives || self.may_ask(now, &response, output);
+                self.model_said(if is_known { &response } else { "" }, &text, spoken);
+            }
             Taken::ResponseDone(done) => self.response_done(now, done, output),
             Taken::Stopped { response } => output.news.push(LiveNews::Played { response }),
             Taken::SessionCreated
@@ -120,7 +115,10 @@ impl LiveSession {
         let is_its = |kind: &CommandKind| match kind {
             CommandKind::Output { call_id, .. } => output_of == Some(call_id),
             CommandKind::Note { .. } => is_note,
-            CommandKind::Session { .. } | CommandKind::Respond { .. } | CommandKind::Close { .. } => false,
+            CommandKind::Session { .. }
+            | CommandKind::Answer { .. }
+            | CommandKind::Respond { .. }
+            | CommandKind::Close { .. } => false,
         };
         let mut sent = self.sent.iter().filter(|command| is_its(&command.kind));
         let by_name = sent.clone().find(|command| Some(command.id) == named);

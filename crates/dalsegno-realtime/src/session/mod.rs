@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 
 use dalsegno_core::{
     AgentAction, AgentConfig, AgentState, CommandKind, EndedBy, Entry, LiveCommand, LiveNews, OperationId,
-    OrderedJson, execute_agent_step,
+    OrderedJson, Surface, execute_agent_step,
 };
 
 use crate::dialogue::{Dialogue, Item};
@@ -31,6 +31,9 @@ const WAITING_MAX: usize = 128;
 
 /// How many lines of the caller are kept before the session is open.
 const LINES_MAX: usize = 16;
+
+/// The id of the frame that ends the dialogue for a new session.
+const RESTORED: &str = "restored";
 
 /// How many commands are remembered that the session has.
 const ACKNOWLEDGED_MAX: usize = 128;
@@ -72,6 +75,10 @@ pub struct Settings {
     pub dialogue: Dialogue,
     /// Whether the call had a session before: then this one is reported as [`LiveNews::Attached`].
     pub has_begun: bool,
+    /// Whether the session outlives its sockets, as that of a telephone call does: it knows what was said before.
+    pub outlives: bool,
+    /// Whether the call was not answered yet.
+    pub is_ringing: bool,
 }
 
 impl Settings {
@@ -94,6 +101,8 @@ impl Settings {
             instructions,
             dialogue: Dialogue::of(state),
             has_begun: state.live().is_some_and(dalsegno_core::Live::has_begun),
+            is_ringing: state.live().is_some_and(dalsegno_core::Live::is_ringing),
+            outlives: state.request().surface.is_some_and(Surface::outlives_its_process),
         }
     }
 }
@@ -164,6 +173,9 @@ enum Update {
     Probe,
 }
 
+/// How many frames are kept that come before a session which is there already has answered.
+const EARLY_MAX: usize = 256;
+
 /// A session of a live model, across the sockets that it needs. Times are milliseconds of a clock that the caller of its methods
 /// chooses.
 #[derive(Debug, Clone)]
@@ -188,6 +200,8 @@ pub struct LiveSession {
     pub(super) unread: bool,
     /// How many frames of our own there were: their ids.
     own: u64,
+    /// Frames about the call that came before the session had answered.
+    early: VecDeque<String>,
     /// When the last frame came.
     heard_at: u64,
     /// When the provider was asked whether it is there.
@@ -211,6 +225,7 @@ impl LiveSession {
             open: BTreeSet::new(),
             unread: false,
             own: 0,
+            early: VecDeque::new(),
             heard_at: 0,
             probed: None,
             counts: Counts::default(),
@@ -259,6 +274,38 @@ impl LiveSession {
         }
     }
 
+    /// There is a new socket to a session that is there already. It is open once the provider has answered.
+    pub fn attached(&mut self, now: u64) -> Output {
+        let mut output = Output::default();
+        if self.stage == Stage::Away {
+            self.heard_at = now;
+            self.restore(now, &mut output);
+        }
+        output
+    }
+
+    /// With what the call is answered, as JSON.
+    pub fn acceptance(&self, model: &str, instructions: &str) -> String {
+        sent::acceptance(model, instructions, &self.settings.tools)
+    }
+
+    /// The call was answered, as this command wants it.
+    pub fn answered(&mut self, command: &LiveCommand) -> Output {
+        let mut output = Output::default();
+        if let CommandKind::Answer { instructions } = &command.kind
+            && self.stage != Stage::Over
+        {
+            self.settings.instructions = Some(instructions.clone());
+            output.news.push(LiveNews::Taken { command: command.id });
+        }
+        output
+    }
+
+    /// Says whether the live model neither speaks nor is about to: the best moment to let go of a call.
+    pub fn is_between(&self) -> bool {
+        !self.is_open() || self.talk.is_between()
+    }
+
     /// The socket is lost.
     pub fn lost(&mut self, now: u64, reason: &str) -> Output {
         let mut output = Output::default();
@@ -274,6 +321,7 @@ impl LiveSession {
         }
         self.sent.clear();
         self.updates.clear();
+        self.early.clear();
         self.probed = None;
         self.stage = Stage::Away;
         output.close = true;
@@ -392,14 +440,31 @@ impl LiveSession {
         while let Some(line) = self.lines.pop_front() {
             self.speak(now, line, output);
         }
+        while let Some(frame) = self.early.pop_front() {
+            let early = self.frame(now, &frame);
+            output.news.extend(early.news);
+            output.frames.extend(early.frames);
+            output.close |= early.close;
+        }
         self.settle(now, output);
     }
 
-    /// Gives a new session what was said before.
-    fn restore(&mut self, output: &mut Output) {
-        for (place, item) in self.settings.dialogue.items().enumerate() {
-            let id = alloc::format!("past{place}");
-            output.frames.push(sent::item(&id, &id, item));
+    /// Gives a session what it does not know: one that outlives its sockets knows what was said, and whether it is there shows
+    /// when it acknowledges what it is told.
+    fn restore(&mut self, now: u64, output: &mut Output) {
+        let Settings { outlives, dialogue, instructions, tools, has_begun, is_ringing: _ } = &self.settings;
+        if !outlives {
+            for (place, item) in dialogue.items().enumerate() {
+                let id = alloc::format!("past{place}");
+                output.frames.push(sent::item(&id, &id, item));
+            }
+        }
+        if *outlives || *has_begun {
+            self.stage = Stage::Restoring(now);
+            self.updates.push_back(Update::Restored);
+            output.frames.push(sent::session(RESTORED, instructions.as_deref(), tools, *outlives));
+        } else {
+            self.open(now, output);
         }
     }
 
@@ -410,7 +475,8 @@ impl LiveSession {
             CommandKind::Session { instructions } => {
                 self.settings.instructions = Some(instructions.clone());
                 self.updates.push_back(Update::Command(command.id));
-                output.frames.push(sent::session(&id, Some(instructions), &self.settings.tools));
+                let (tools, speaks) = (&self.settings.tools, self.settings.outlives);
+                output.frames.push(sent::session(&id, Some(instructions), tools, speaks));
                 self.sent.push(command.clone());
                 return;
             }
@@ -419,7 +485,7 @@ impl LiveSession {
                 Item::Output { call_id: call_id.clone(), content: content.clone() }
             }
             CommandKind::Note { text } => Item::Note(text.clone()),
-            CommandKind::Close { .. } => return,
+            CommandKind::Answer { .. } | CommandKind::Close { .. } => return,
         };
         output.frames.push(sent::item(&id, &id, &item));
         self.sent.push(command.clone());
@@ -438,7 +504,10 @@ impl LiveSession {
                 self.unread = true;
                 self.settings.dialogue.push(Item::Note(text));
             }
-            CommandKind::Session { .. } | CommandKind::Respond { .. } | CommandKind::Close { .. } => {}
+            CommandKind::Session { .. }
+            | CommandKind::Answer { .. }
+            | CommandKind::Respond { .. }
+            | CommandKind::Close { .. } => {}
         }
         if self.acknowledged.len() >= ACKNOWLEDGED_MAX {
             self.acknowledged.pop_front();

@@ -79,6 +79,10 @@ impl Talk {
             && !self.is_due
     }
 
+    pub(super) fn is_between(&self) -> bool {
+        self.active.is_none() && self.asked.is_none()
+    }
+
     fn is_active(&self, response: &str) -> bool {
         self.active.as_ref().is_some_and(|active| active.id == response)
     }

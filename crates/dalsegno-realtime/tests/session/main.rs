@@ -7,6 +7,7 @@ mod hostile;
 mod laws;
 mod loss;
 mod talk;
+mod telephone;
 mod tools;
 mod types;
 

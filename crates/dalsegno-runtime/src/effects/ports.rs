@@ -2,7 +2,7 @@
 //! run.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use dalsegno_core::{Timestamp, ToolPattern};
@@ -20,6 +20,7 @@ use crate::effects::turns::Refreshes;
 use crate::error::{EngineError, OpenError, RunFailure};
 use crate::live::Live;
 use crate::observer::Observer;
+use crate::run::converse::Switchboard;
 #[cfg(feature = "oauth")]
 use crate::secret_source::SecretSource;
 use crate::steady::Steady;
@@ -55,6 +56,8 @@ pub(crate) struct Ports {
     pub(crate) trial: Option<Arc<[ToolPattern]>>,
     /// Who follows runs in this process.
     pub(crate) tails: Arc<Tails>,
+    /// Who carries calls of telephones in this process.
+    pub(crate) switchboard: OnceLock<Arc<dyn Switchboard>>,
 }
 
 /// Where this process shows that it lives: claimed when it first owns a run, so that a process that only reads claims nothing.

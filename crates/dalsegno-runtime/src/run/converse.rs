@@ -1,9 +1,13 @@
 //! A call: a run with a live model, which a surface carries over a pair of channels.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
-use dalsegno_core::{AgentName, AgentRequest, LiveCommand, LiveNews, OperationId, Surface};
-use tokio::sync::mpsc;
+use dalsegno_core::{
+    AgentConfig, AgentName, AgentRequest, AgentState, LiveCommand, LiveNews, OperationId, RunId, Surface,
+};
+use dalsegno_history::Fold;
+use tokio::sync::{mpsc, watch};
 
 use crate::engine::Engine;
 use crate::error::EngineError;
@@ -23,6 +27,47 @@ pub struct Conversation {
     /// What the live model is asked for, each after the commit that it follows from. After
     /// [`LiveNews::Attached`] what was not taken comes again. It ends with the run.
     pub commands: mpsc::UnboundedReceiver<LiveCommand>,
+    /// Whether the call stays with this process.
+    pub stay: watch::Receiver<Stay>,
+}
+
+/// Whether a call stays with this process.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Stay {
+    /// It does.
+    #[default]
+    Here,
+    /// The process stops: the surface is to let go of the call at the next good moment, by dropping its end of the news. Only
+    /// asked where the call [continues without a process](Surface::outlives_its_process).
+    LetGo,
+    /// The run has ended.
+    Over,
+}
+
+/// Who carries calls that continue without a process: those of telephones. When this process takes such a run over, its
+/// switchboard gets the call.
+pub trait Switchboard: Send + Sync + 'static {
+    /// Says whether there is a line for the call of this request.
+    fn has_line(&self, request: &AgentRequest) -> bool;
+
+    /// Carries a call from here on.
+    fn connect(&self, call: OpenCall);
+}
+
+/// A call that was begun, perhaps by another process, and is not over.
+pub struct OpenCall {
+    /// The run.
+    pub run: RunId,
+    /// Its configuration.
+    pub config: Arc<AgentConfig>,
+    /// Where it stands.
+    pub state: Box<AgentState>,
+    /// What happens in the call.
+    pub news: mpsc::Sender<LiveNews>,
+    /// What the live model is asked for.
+    pub commands: mpsc::UnboundedReceiver<LiveCommand>,
+    /// Whether the call stays with this process.
+    pub stay: watch::Receiver<Stay>,
 }
 
 /// The run's end of the channels.
@@ -31,13 +76,39 @@ pub(crate) struct Line {
     commands: mpsc::UnboundedSender<LiveCommand>,
     /// What was sent over this line and is not taken: at most what the core keeps.
     sent: BTreeSet<OperationId>,
+    stay: watch::Sender<Stay>,
 }
 
+/// The surface's end of the channels.
+type Ends = (mpsc::Sender<LiveNews>, mpsc::UnboundedReceiver<LiveCommand>, watch::Receiver<Stay>);
+
 impl Line {
-    fn new() -> (Self, mpsc::Sender<LiveNews>, mpsc::UnboundedReceiver<LiveCommand>) {
+    fn new() -> (Self, Ends) {
         let (news, news_in) = mpsc::channel(NEWS_MAX);
         let (commands, commands_out) = mpsc::unbounded_channel();
-        (Self { news: news_in, commands, sent: BTreeSet::new() }, news, commands_out)
+        let (stay, stays) = watch::channel(Stay::Here);
+        (Self { news: news_in, commands, sent: BTreeSet::new(), stay }, (news, commands_out, stays))
+    }
+
+    /// Asks the surface to let go of the call.
+    pub(crate) fn let_go(&self) {
+        self.stay.send_if_modified(|stay| {
+            let is_here = *stay == Stay::Here;
+            if is_here {
+                *stay = Stay::LetGo;
+            }
+            is_here
+        });
+    }
+
+    /// Says whether the surface was asked to let go.
+    pub(crate) fn is_leaving(&self) -> bool {
+        *self.stay.borrow() == Stay::LetGo
+    }
+
+    /// The end of the run is written down.
+    pub(crate) fn is_over(&self) {
+        self.stay.send_replace(Stay::Over);
     }
 
     /// Sends what was not sent yet. Whoever listened may have gone: then the news ends, too.
@@ -69,9 +140,40 @@ impl Engine {
         request: AgentRequest,
         options: StartOptions,
     ) -> Result<Conversation, EngineError> {
-        let (line, news, commands) = Line::new();
+        let (line, (news, commands, stay)) = Line::new();
         let request = AgentRequest { surface: Some(surface), ..request };
         let handle = self.start_on(agent, request, options, Some(line)).await?;
-        Ok(Conversation { handle, news, commands })
+        Ok(Conversation { handle, news, commands, stay })
+    }
+
+    /// Has this switchboard carry the calls of telephones that this process takes over. The first one stays.
+    pub fn set_switchboard(&self, switchboard: Arc<dyn Switchboard>) {
+        let _ = self.ports().switchboard.set(switchboard);
+    }
+
+    /// The line of an open call of a telephone that is taken over here; none for every other run.
+    ///
+    /// # Errors
+    /// When no line of this process carries it.
+    pub(crate) fn line_of(
+        &self,
+        run: RunId,
+        config: &Arc<AgentConfig>,
+        fold: &Fold,
+    ) -> Result<Option<Line>, EngineError> {
+        let (state, request) = (fold.state(), fold.state().request());
+        let outlives = request.surface.is_some_and(Surface::outlives_its_process);
+        if !outlives || state.live().is_some_and(|live| live.is_over()) {
+            return Ok(None);
+        }
+        match self.ports().switchboard.get() {
+            Some(switchboard) if switchboard.has_line(request) => {
+                let (line, (news, commands, stay)) = Line::new();
+                let (config, state) = (Arc::clone(config), Box::new(state.clone()));
+                switchboard.connect(OpenCall { run, config, state, news, commands, stay });
+                Ok(Some(line))
+            }
+            Some(_) | None => Err(EngineError::NoLine { run }),
+        }
     }
 }

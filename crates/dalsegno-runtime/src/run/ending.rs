@@ -132,7 +132,10 @@ impl Engine {
             Err(error) => return Err(self.give_back(lease, error).await),
         };
         let (stop, stopped) = watch::channel(Stop::Cancel);
-        let mut driver = Driver::new(context, Arc::clone(self.store()), lease, fold, watches, stopped);
+        // A call of a telephone is hung up when its run has ended. Without a line it ends here all the same.
+        let line = self.line_of(run, &context.config, &fold).unwrap_or_default();
+        let mut driver =
+            Driver::new(context, Arc::clone(self.store()), lease, fold, watches, stopped).on(line);
         begin(&mut driver, left);
         Ok(RunHandle { run, is_new: false, events, stop, task: self.perform(driver) })
     }

@@ -103,7 +103,16 @@ impl Engine {
             lease = lease.telling_sleeper(parent);
         }
         match self.take_over(run, config, &summary, &lease, answers).await {
-            Ok(taken) => self.go_on(run, taken, lease, line).map(Some),
+            Ok(taken) => {
+                let line = match line {
+                    Some(line) => Ok(Some(line)),
+                    None => self.line_of(run, &taken.context.config, &taken.fold),
+                };
+                match line {
+                    Ok(line) => self.go_on(run, taken, lease, line).map(Some),
+                    Err(error) => Err(self.give_back(lease, error).await),
+                }
+            }
             Err(error) => Err(self.give_back(lease, error).await),
         }
     }

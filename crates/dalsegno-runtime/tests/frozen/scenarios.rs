@@ -116,7 +116,7 @@ async fn called(world: &World) -> RunId {
     let request = AgentRequest::text("");
     let options = StartOptions::default();
     let call = engine.converse(&"a".parse().unwrap(), Surface::Script, request, options).await.unwrap();
-    let Conversation { handle, news, mut commands } = call;
+    let Conversation { handle, news, mut commands, stay: _ } = call;
     let mut twin = LiveTwin::new(CALL.parse().unwrap());
     let began = std::time::Instant::now();
     let now = || u64::try_from(began.elapsed().as_millis()).unwrap();

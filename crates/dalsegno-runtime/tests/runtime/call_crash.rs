@@ -135,7 +135,10 @@ impl Provider {
                     let end = ResponseEnd::Completed;
                     self.tell(call, LiveNews::ResponseEnded { response, end }).await;
                 }
-                CommandKind::Session { .. } | CommandKind::Note { .. } | CommandKind::Close { .. } => {}
+                CommandKind::Session { .. }
+                | CommandKind::Answer { .. }
+                | CommandKind::Note { .. }
+                | CommandKind::Close { .. } => {}
             }
         }
     }

@@ -241,7 +241,7 @@ async fn a_call_whose_surface_is_gone_is_over() {
     let desk = Desk::call(&engine).await;
     let run = desk.run;
     desk.tell(LiveNews::Connected).await;
-    let Conversation { handle, news, commands } = desk.call;
+    let Conversation { handle, news, commands, stay: _ } = desk.call;
     drop((news, commands));
     let report = handle.finish().await.unwrap();
     let RunEnd::Ended(response) = report.end else { panic!("{report:?}") };

@@ -1,6 +1,6 @@
 //! `POST /triggers/{name}`: a delivery from outside starts a run. It has no access key: its signature is the credential.
 
-mod proof;
+pub(crate) mod proof;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

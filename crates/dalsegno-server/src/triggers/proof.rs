@@ -18,7 +18,7 @@ const PREFIX: &str = "whsec_";
 
 /// Why no delivery can prove anything with a secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(super) enum WrongSecret {
+pub(crate) enum WrongSecret {
     #[error("it is shorter than {SECRET_MIN} bytes: use a longer one")]
     Short,
     #[error("it is not base64 behind `whsec_`, as Standard Webhooks writes secrets")]
@@ -29,7 +29,7 @@ pub(super) enum WrongSecret {
 ///
 /// # Errors
 /// When it is too short, or does not have the form of its kind.
-pub(super) fn key(signature: &Signature, secret: &str) -> Result<Vec<u8>, WrongSecret> {
+pub(crate) fn key(signature: &Signature, secret: &str) -> Result<Vec<u8>, WrongSecret> {
     let key = match signature {
         Signature::Standard => {
             let encoded = secret.strip_prefix(PREFIX).unwrap_or(secret);
@@ -44,7 +44,7 @@ pub(super) fn key(signature: &Signature, secret: &str) -> Result<Vec<u8>, WrongS
 ///
 /// The code of the body is computed in every case, and compared in constant time, so that the time that this takes says nothing of
 /// the key or of what was wrong.
-pub(super) fn holds(signature: &Signature, key: &[u8], headers: &HeaderMap, body: &[u8], now: u64) -> bool {
+pub(crate) fn holds(signature: &Signature, key: &[u8], headers: &HeaderMap, body: &[u8], now: u64) -> bool {
     match signature {
         Signature::Standard => {
             let (id, time) = (header(headers, "webhook-id"), header(headers, "webhook-timestamp"));

@@ -1,14 +1,16 @@
 //! One session of the live model, and its conversation.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use futures::{SinkExt as _, StreamExt as _};
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
+use tokio::sync::mpsc;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::{Error, Message};
 
-use super::{LiveAnswer, LiveFault, Shared};
+use super::{LiveAnswer, LiveBook, LiveFault, Shared};
 
 /// A response that is under way.
 struct Active {
@@ -18,8 +20,18 @@ struct Active {
     is_other: bool,
 }
 
+/// Where the frames of a session go.
+enum Out {
+    /// To its socket.
+    Socket(Box<WebSocketStream<TcpStream>>),
+    /// To the sockets of this call of a telephone, as many as there are.
+    Call(String, Vec<mpsc::UnboundedSender<Message>>),
+}
+
 pub(super) struct Served {
-    stream: WebSocketStream<TcpStream>,
+    out: Out,
+    /// What it says and does; else what all sessions share.
+    answers: Option<VecDeque<LiveAnswer>>,
     shared: Arc<Shared>,
     number: u32,
     count: u32,
@@ -32,7 +44,7 @@ pub(super) struct Served {
 type Refusal = (&'static str, String);
 
 /// Whether the session continues.
-type Goes = Result<bool, Error>;
+pub(super) type Goes = Result<bool, Error>;
 
 impl Served {
     pub(super) fn new(stream: WebSocketStream<TcpStream>, shared: Arc<Shared>) -> Self {
@@ -43,34 +55,126 @@ impl Served {
             book.sessions
         };
         let (instructions, tools) = (String::new(), Vec::new());
-        Self { stream, shared, number, count: 0, instructions, tools, active: None }
+        let out = Out::Socket(Box::new(stream));
+        Self { out, answers: None, shared, number, count: 0, instructions, tools, active: None }
+    }
+
+    /// The session of a call of a telephone, as it was accepted.
+    pub(super) fn of_call(
+        call: &str,
+        accepted: &Value,
+        answers: Vec<LiveAnswer>,
+        shared: Arc<Shared>,
+    ) -> Self {
+        let mut served = Self {
+            out: Out::Call(call.to_owned(), Vec::new()),
+            answers: Some(answers.into()),
+            shared,
+            number: 0,
+            count: 0,
+            instructions: String::new(),
+            tools: Vec::new(),
+            active: None,
+        };
+        served.take_session(accepted);
+        served
+    }
+
+    /// There is another socket to the call.
+    pub(super) async fn attach(&mut self, socket: mpsc::UnboundedSender<Message>) {
+        if let Out::Call(_, sockets) = &mut self.out {
+            sockets.push(socket);
+            self.number += 1;
+        }
+        // No document says whether this comes: it does every other time.
+        if self.number.is_multiple_of(2) {
+            let _ = self.send(json!({ "type": "session.created", "session": self.shown() })).await;
+        }
+    }
+
+    /// All sockets of the call are lost.
+    pub(super) fn detach(&mut self) {
+        if let Out::Call(_, sockets) = &mut self.out {
+            sockets.clear();
+        }
+    }
+
+    /// The caller says something over the telephone. It interrupts the live model, which then answers by itself.
+    pub(super) async fn hear(&mut self, text: &str) -> Goes {
+        self.send(
+            json!({ "type": "input_audio_buffer.speech_started", "audio_start_ms": 0, "item_id": "heard" }),
+        )
+        .await?;
+        if self.active.is_some() {
+            self.cancel().await?;
+        }
+        let item = self.id("item");
+        self.send(json!({ "type": "input_audio_buffer.speech_stopped", "audio_end_ms": 0, "item_id": item }))
+            .await?;
+        self.add(json!({ "id": item, "type": "message", "role": "user",
+            "content": [{ "type": "input_audio", "transcript": text }] }))
+            .await?;
+        self.send(json!({ "type": "conversation.item.input_audio_transcription.completed", "item_id": item,
+            "content_index": 0, "transcript": text }))
+            .await?;
+        let goes = self.begin(&json!({ "metadata": null })).await?;
+        self.shared.changed.notify_waiters();
+        Ok(goes)
+    }
+
+    fn take_session(&mut self, session: &Value) {
+        if let Some(instructions) = session["instructions"].as_str() {
+            self.instructions = instructions.to_owned();
+        }
+        if let Some(tools) = session["tools"].as_array() {
+            let names = tools.iter().filter_map(|tool| tool["name"].as_str());
+            self.tools = names.map(str::to_owned).collect();
+        }
+    }
+
+    fn speaks(&self) -> bool {
+        matches!(self.out, Out::Call(..))
+    }
+
+    /// The items of the conversation.
+    fn items<'b>(&self, book: &'b LiveBook) -> &'b [Value] {
+        match &self.out {
+            Out::Socket(_) => &book.items,
+            Out::Call(call, _) => book.telephones.get(call).map_or(&[], |telephone| &telephone.items),
+        }
     }
 
     pub(super) async fn serve(mut self) -> Result<(), Error> {
         self.send(json!({ "type": "session.created", "session": self.shown() })).await?;
-        while let Some(message) = self.stream.next().await {
+        while let Out::Socket(stream) = &mut self.out {
+            let Some(message) = stream.next().await else { break };
             let Message::Text(text) = message? else { continue };
-            let frame: Value = serde_json::from_str(&text).unwrap_or_default();
-            self.shared.book().frames.push((self.number, frame.clone()));
-            let goes = match self.judge(&frame) {
-                Ok(()) => self.perform(&frame).await?,
-                Err((code, message)) => {
-                    self.shared.book().errors.push(code.to_owned());
-                    let error = json!({ "type": "invalid_request_error", "code": code, "message": message,
-                        "param": null, "event_id": frame["event_id"] });
-                    self.send(json!({ "type": "error", "error": error })).await?;
-                    if code == "conversation_already_has_active_response" {
-                        self.end_other().await?;
-                    }
-                    true
-                }
-            };
-            self.shared.changed.notify_waiters();
-            if !goes {
-                return Ok(());
+            if !self.take(&text).await? {
+                break;
             }
         }
         Ok(())
+    }
+
+    /// Takes a frame of the client.
+    pub(super) async fn take(&mut self, text: &str) -> Goes {
+        let frame: Value = serde_json::from_str(text).unwrap_or_default();
+        self.shared.book().frames.push((self.number, frame.clone()));
+        let goes = match self.judge(&frame) {
+            Ok(()) => self.perform(&frame).await?,
+            Err((code, message)) => {
+                self.shared.book().errors.push(code.to_owned());
+                let error = json!({ "type": "invalid_request_error", "code": code, "message": message,
+                        "param": null, "event_id": frame["event_id"] });
+                self.send(json!({ "type": "error", "error": error })).await?;
+                if code == "conversation_already_has_active_response" {
+                    self.end_other().await?;
+                }
+                true
+            }
+        };
+        self.shared.changed.notify_waiters();
+        Ok(goes)
     }
 
     fn id(&mut self, what: &str) -> String {
@@ -80,7 +184,17 @@ impl Served {
 
     async fn send(&mut self, mut frame: Value) -> Result<(), Error> {
         frame["event_id"] = self.id("event").into();
-        self.stream.send(Message::text(frame.to_string())).await
+        self.message(Message::text(frame.to_string())).await
+    }
+
+    async fn message(&mut self, message: Message) -> Result<(), Error> {
+        match &mut self.out {
+            Out::Socket(stream) => stream.send(message).await,
+            Out::Call(_, sockets) => {
+                sockets.retain(|socket| socket.send(message.clone()).is_ok());
+                Ok(())
+            }
+        }
     }
 
     fn shown(&self) -> Value {
@@ -132,8 +246,9 @@ impl Served {
     fn judge_item(&self, item: &Value) -> Result<(), Refusal> {
         let wrong = |what: &str| Err(("invalid_value", what.to_owned()));
         let book = self.shared.book();
+        let items = self.items(&book);
         let is_there = |key: &str, kind: &str, value: &Value| {
-            book.items.iter().any(|item| {
+            items.iter().any(|item| {
                 item["type"].as_str().is_some_and(|it| it.starts_with(kind)) && item[key] == *value
             })
         };
@@ -169,11 +284,10 @@ impl Served {
                 if !item["output"].is_string() {
                     return wrong("item.output");
                 }
-                let answered = book.items.iter().any(|other| {
+                let answered = items.iter().any(|other| {
                     other["type"] == "function_call_output" && other["call_id"] == item["call_id"]
                 });
-                let called = book
-                    .items
+                let called = items
                     .iter()
                     .any(|other| other["type"] == "function_call" && other["call_id"] == item["call_id"]);
                 match (called, answered) {
@@ -191,14 +305,7 @@ impl Served {
     async fn perform(&mut self, frame: &Value) -> Goes {
         match frame["type"].as_str() {
             Some("session.update") => {
-                let session = &frame["session"];
-                if let Some(instructions) = session["instructions"].as_str() {
-                    self.instructions = instructions.to_owned();
-                }
-                if let Some(tools) = session["tools"].as_array() {
-                    let names = tools.iter().filter_map(|tool| tool["name"].as_str());
-                    self.tools = names.map(str::to_owned).collect();
-                }
+                self.take_session(&frame["session"]);
                 self.send(json!({ "type": "session.updated", "session": self.shown() })).await?;
             }
             Some("conversation.item.create") => {
@@ -220,14 +327,26 @@ impl Served {
         if !item["status"].is_string() {
             item["status"] = "completed".into();
         }
-        self.shared.book().items.push(item.clone());
+        {
+            let mut book = self.shared.book();
+            match &self.out {
+                Out::Socket(_) => book.items.push(item.clone()),
+                Out::Call(call, _) => {
+                    book.telephones.entry(call.clone()).or_default().items.push(item.clone());
+                }
+            }
+        }
         self.send(json!({ "type": "conversation.item.added", "previous_item_id": null, "item": item }))
             .await?;
         self.send(json!({ "type": "conversation.item.done", "previous_item_id": null, "item": item })).await
     }
 
     async fn begin(&mut self, wish: &Value) -> Goes {
-        let mut answer = self.shared.next_answer().unwrap_or_else(|| LiveAnswer::says("Yes."));
+        let next = match &mut self.answers {
+            Some(own) => own.pop_front(),
+            None => self.shared.next_answer(),
+        };
+        let mut answer = next.unwrap_or_else(|| LiveAnswer::says("Yes."));
         // One that may not call tools does not.
         if wish["tool_choice"] == "none" {
             answer.calls.clear();
@@ -240,9 +359,9 @@ impl Served {
             for garbage in
                 ["no json", "{\"type\":\"response.done\"}", "[[[[", "{\"type\":\"who.knows\"}", "\u{0}"]
             {
-                self.stream.send(Message::text(garbage)).await?;
+                self.message(Message::text(garbage)).await?;
             }
-            self.stream.send(Message::binary(vec![0xff_u8, 0xfe])).await?;
+            self.message(Message::binary(vec![0xff_u8, 0xfe])).await?;
         }
         if fault == Some(LiveFault::Other) {
             // Its own response comes first, and ours is refused until it has ended.
@@ -251,11 +370,15 @@ impl Served {
             let error = json!({ "type": "invalid_request_error", "code": "conversation_already_has_active_response",
                 "message": format!("Conversation already has an active response in progress: {id}."), "param": null,
                 "event_id": wish["metadata"]["command"].as_str().or(wish["metadata"]["turn"].as_str()) });
-            self.shared
-                .answers
-                .lock()
-                .unwrap_or_else(std::sync::PoisonError::into_inner)
-                .push_front(LiveAnswer { fault: None, ..answer });
+            let answer = LiveAnswer { fault: None, ..answer };
+            match &mut self.answers {
+                Some(own) => own.push_front(answer),
+                None => {
+                    let mut shared =
+                        self.shared.answers.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                    shared.push_front(answer);
+                }
+            }
             self.send(json!({ "type": "error", "error": error })).await?;
             self.end_other().await?;
             return Ok(true);
@@ -309,6 +432,19 @@ impl Served {
         }
         if !answer.text.is_empty() {
             let item_id = self.id("item");
+            if self.speaks() {
+                let item = json!({ "id": item_id, "type": "message", "role": "assistant", "status": of_item,
+                    "content": [{ "type": "output_audio", "transcript": answer.text }] });
+                self.send(json!({ "type": "output_audio_buffer.started", "response_id": id })).await?;
+                self.send(json!({ "type": "response.output_audio_transcript.done", "response_id": id,
+                    "item_id": item_id, "output_index": 0, "content_index": 0, "transcript": answer.text }))
+                    .await?;
+                self.add(item.clone()).await?;
+                self.send(json!({ "type": "response.output_item.done", "response_id": id, "output_index": 0, "item": item }))
+                    .await?;
+                output.push(item);
+                return self.done(&id, status, output).await;
+            }
             self.send(json!({ "type": "response.output_text.delta", "response_id": id, "item_id": item_id,
                 "output_index": 0, "content_index": 0, "delta": answer.text }))
                 .await?;
@@ -322,9 +458,20 @@ impl Served {
                 .await?;
             output.push(item);
         }
+        self.done(&id, status, output).await
+    }
+
+    async fn done(&mut self, id: &str, status: &str, output: Vec<Value>) -> Result<(), Error> {
+        let is_cut = status != "completed";
         let details = is_cut.then(|| json!({ "type": "cancelled", "reason": "client_cancelled" }));
+        let spoke = self.speaks() && output.iter().any(|item| item["type"] == "message");
         let response = json!({ "object": "realtime.response", "id": id, "status": status, "status_details": details,
             "output": output, "usage": { "total_tokens": 3, "input_tokens": 2, "output_tokens": 1 } });
-        self.send(json!({ "type": "response.done", "response": response })).await
+        self.send(json!({ "type": "response.done", "response": response })).await?;
+        if spoke {
+            let end = if is_cut { "output_audio_buffer.cleared" } else { "output_audio_buffer.stopped" };
+            self.send(json!({ "type": end, "response_id": id })).await?;
+        }
+        Ok(())
     }
 }

@@ -73,7 +73,7 @@ impl Operator {
         };
         let begun = machine.engine.converse(&agent, Surface::Script, request, options);
         let Some(Ok(call)) = self.ask(machine, begun).await else { return };
-        let Conversation { handle, news, commands } = call;
+        let Conversation { handle, news, commands, stay: _ } = call;
         line.look(|session| session.attach(handle.run()));
         self.follow(machine, handle);
         tokio::spawn(carried(

@@ -219,6 +219,11 @@ impl Unpriced {
 }
 
 impl AgentFile {
+    /// Says whether the agent takes calls: its file has `[voice]`.
+    pub fn takes_calls(&self) -> bool {
+        self.voice.settings.is_some()
+    }
+
     /// A model that the agent may ask and whose cost is not known, if there is one: a bound on the cost would not hold.
     pub(crate) const fn unpriced(&self) -> Option<&Unpriced> {
         self.open.unpriced.as_ref()

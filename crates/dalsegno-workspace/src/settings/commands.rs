@@ -48,8 +48,8 @@ impl Settings {
         });
         let triggers =
             self.triggers.iter().map(|(name, trigger)| (format!("triggers.{name}"), &trigger.secret));
-        let lines = self.lines.iter().filter_map(|(name, line)| {
-            line.api_key.as_ref().map(|reference| (format!("voice.lines.{name}"), reference))
+        let lines = self.lines.iter().flat_map(|(name, line)| {
+            line.secrets().map(move |reference| (format!("voice.lines.{name}"), reference))
         });
         secrets.chain(models).chain(servers).chain(triggers).chain(lines).filter_map(|(place, reference)| {
             match reference {

@@ -39,13 +39,23 @@ fn a_line_that_cannot_be_says_why() {
     for (key, value, expected) in [
         ("surface", "'live'", "invalid-value: `surface` cannot be `live`"),
         ("surface", "", "missing-key: `[voice.lines.front]` has no `surface`"),
-        ("transport", "'sip'", "invalid-value: `transport` cannot be `sip`"),
+        ("transport", "'media'", "invalid-value: `transport` cannot be `media`"),
         ("transport", "", "missing-key: `[voice.lines.front]` has no `transport`"),
         ("model", "", "missing-key: `[voice.lines.front]` has no `model`"),
         ("api_key", "", "missing-key: `[voice.lines.front]` has no `api_key`"),
         ("api_key", "'sk-123'", "secret-in-clear: "),
         ("max_calls", "0", "invalid-value: "),
-        ("numbers", "1", "unknown-key: "),
+        ("number", "1", "unknown-key: "),
+        (
+            "numbers",
+            "{ '+33176540001' = { agent = 'a' } }",
+            "invalid-value: `numbers` is of no use at a line for text",
+        ),
+        (
+            "webhook_secrets",
+            "[{ env = 'S' }]",
+            "invalid-value: `webhook_secrets` is of no use at a line for text",
+        ),
         (
             "base_url",
             "'http://voice.example.com/v1'",
@@ -72,4 +82,73 @@ fn a_line_that_cannot_be_says_why() {
     }
     let private = [("base_url", "'http://10.1.2.3:8080/v1'"), ("allow_http", "true")];
     assert_eq!(messages(&private), [""; 0]);
+}
+
+/// The messages about a line that rings.
+fn rings(changes: &[(&str, &str)]) -> Vec<String> {
+    let mut keys = vec![
+        ("transport", "'sip'"),
+        ("webhook_secrets", "[{ env = 'S' }]"),
+        ("numbers", "{ '+33176540001' = { agent = 'a' } }"),
+    ];
+    for (key, value) in changes {
+        keys.retain(|(known, _)| known != key);
+        keys.push((key, value));
+    }
+    messages(&keys)
+}
+
+#[test]
+fn a_line_that_cannot_ring_says_why() {
+    // The one agent there is takes no calls.
+    let mute = "missing-key: the agent `a` takes no calls";
+    assert_eq!(rings(&[]), [mute]);
+    for (key, value, expected) in [
+        ("webhook_secrets", "", "missing-key: `[voice.lines.front]` has no `webhook_secrets`"),
+        ("webhook_secrets", "[]", "invalid-value: `webhook_secrets` of `[voice.lines.front]` cannot be used"),
+        ("webhook_secrets", "['whsec_123']", "secret-in-clear: "),
+        ("webhook_secrets", "{ env = 'S' }", "wrong-type: "),
+        ("numbers", "", "missing-key: `[voice.lines.front]` has no `numbers`"),
+        ("numbers", "{}", "invalid-value: `numbers` of `[voice.lines.front]` is empty"),
+        ("numbers", "{ '0176540001' = { agent = 'a' } }", "invalid-value: `0176540001` is not a number"),
+        ("numbers", "{ '+0176540001' = { agent = 'a' } }", "invalid-value: `+0176540001` is not a number"),
+        ("numbers", "{ '+33 1 76' = { agent = 'a' } }", "invalid-value: `+33 1 76` is not a number"),
+        ("numbers", "{ '+33176540001' = {} }", "missing-key: the number `+33176540001` has no `agent`"),
+        ("numbers", "{ '+33176540001' = { agent = 'b' } }", "unknown-agent: the workspace has no agent `b`"),
+    ] {
+        let found = rings(&[(key, value)]);
+        assert!(found.len() == 1 && found[0].starts_with(expected), "{key} = {value}: {found:?}");
+    }
+    let found = rings(&[("numbers", "{ '+33176540001' = { agent = 'a', tenant = 'acme' } }")]);
+    assert_eq!(found, [mute, "unknown-tenant: the workspace has no tenant `acme`"]);
+    let found = rings(&[("numbers", "{ '+33176540001' = { agent = 'a', tenant = 'A B' } }")]);
+    assert_eq!(found, ["invalid-value: `A B` is not the name of a tenant"]);
+}
+
+#[test]
+fn two_lines_with_one_number_are_an_error_and_so_is_a_name_that_is_no_address() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("agents")).unwrap();
+    fs::write(folder.path().join("agents/a.toml"), "name = 'a'\n[model]\nuse = 'default'\n[voice]\n")
+        .unwrap();
+    let line = |name: &str| {
+        format!(
+            "[voice.lines.{name}]\nsurface = 'realtime'\ntransport = 'sip'\nmodel = 'm'\napi_key = {{ env = 'K' }}\n\
+             webhook_secrets = [{{ env = 'S' }}, {{ env = 'T' }}]\nnumbers = {{ '+33176540001' = {{ agent = 'a' }} }}\n"
+        )
+    };
+    let load = |lines: &[&str]| {
+        let model =
+            "[models.default]\nprovider = 'openai'\nmodel = 'm'\napi_key = { env = 'K' }\n".to_owned();
+        let settings: String = [model].into_iter().chain(lines.iter().map(|name| line(name))).collect();
+        fs::write(folder.path().join("dalsegno.toml"), settings).unwrap();
+        let diagnostics = Workspace::load(folder.path()).diagnostics;
+        diagnostics.iter().map(|one| format!("{}: {}", one.code, one.message)).collect::<Vec<_>>()
+    };
+    assert_eq!(load(&["front"]), [""; 0]);
+    assert_eq!(
+        load(&["front", "back"]),
+        ["invalid-value: the lines `back` and `front` both have the number `+33176540001`"]
+    );
+    assert_eq!(load(&["\"a/b\""]), ["invalid-value: `a/b` is not the name of a line"]);
 }

@@ -74,6 +74,7 @@ fn every_key_of_the_settings_arrives() {
         base_url: Some("https://voice.example.com/v1".to_owned()),
         api_key: Some(SecretRef::Env("VOICE_KEY".to_owned())),
         max_calls: 8,
+        telephone: None,
     };
     assert_eq!(settings.lines["front"], line);
 
@@ -271,6 +272,8 @@ fn a_program_that_prints_a_secret_is_found_wherever_it_is_named() {
         "servers.notes",
         "servers.tickets",
         "triggers.payments",
+        "voice.lines.desk",
+        "voice.lines.desk",
         "voice.lines.front",
     ];
     assert_eq!(named, [&["secrets", "models.default"][..], &others].concat());

@@ -23,7 +23,7 @@ use crate::event::Outcome;
 use crate::id::{OperationId, Timestamp};
 use crate::join::{Join, Pending, Then};
 use crate::live::{
-    Answered, Arrival, CommandKind, Digits, Line, Live, LiveCommand, LiveNews, TEXT_BYTES_MAX,
+    Answered, Arrival, CommandKind, Digits, Line, Live, LiveCommand, LiveNews, Surface, TEXT_BYTES_MAX,
 };
 use crate::reply::{ModelReply, ReplyPart, StopReason};
 use crate::response::{RunError, RunErrorCode};
@@ -72,9 +72,14 @@ pub(crate) fn begin(
     state.step = state.step.saturating_add(1);
     let mut live = Box::new(Live::begin(state.now, greeting));
     let instructions = instructions.unwrap_or_default();
-    let session = LiveCommand::mint(state.namespace, 0, CommandKind::Session { instructions });
+    let first = match state.request.surface.is_some_and(Surface::outlives_its_process) {
+        // It begins with the session that it is given.
+        true => CommandKind::Answer { instructions },
+        false => CommandKind::Session { instructions },
+    };
+    let first = LiveCommand::mint(state.namespace, 0, first);
     live.commands = 1;
-    live.outbox.push(session);
+    live.outbox.push(first);
     let then = Then::Live(live);
     let most_bytes = config.limits.max_state_bytes;
     state.phase =
@@ -263,6 +268,11 @@ impl Room<'_> {
                 let message = alloc::format!("the live model's session was refused: {code}: {message}");
                 let help = "look at the agent's instructions and at the settings of the line";
                 self.close("the session was refused", Some((RunErrorCode::ModelFailed, message, help)));
+            }
+            CommandKind::Answer { .. } => {
+                let message = alloc::format!("the call could not be answered: {code}: {message}");
+                let help = "look at the key and the model of the line, and at the agent's instructions";
+                self.close("it could not be answered", Some((RunErrorCode::ModelFailed, message, help)));
             }
             // The session has ended.
             CommandKind::Close { .. } => {}

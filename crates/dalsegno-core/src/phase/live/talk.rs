@@ -27,6 +27,9 @@ const DIGITS_MS: u64 = 1_500;
 /// Most keys that are told at once.
 pub(super) const DIGITS_MAX: usize = 64;
 
+/// How long a telephone may ring before the call is missed: the provider lets go of it about then.
+const RINGING_MS: u64 = 20_000;
+
 /// How long the end of a call that the agent ends is waited for.
 const CLOSING_MS: u64 = 10_000;
 
@@ -48,6 +51,7 @@ impl AgentState {
         let filler = voice.filler.as_ref().and_then(|_| live.filler_at());
         let times = [
             Some(after(live.began, voice.max_duration_ms)),
+            live.is_ringing().then(|| after(live.began, RINGING_MS)),
             live.talk.turn_until,
             live.digits.as_ref().map(|digits| after(digits.at, DIGITS_MS)),
             live.defer_at(voice.defer_after_ms),
@@ -220,6 +224,13 @@ impl Room<'_> {
             let message = alloc::format!("the call lasted longer than `voice.max_duration` ({minutes} min)");
             let help = "raise `voice.max_duration` in the agent file";
             self.close("the call has lasted too long", Some((RunErrorCode::LimitExceeded, message, help)));
+            return;
+        }
+        if self.live.is_ringing() && after(self.live.began, RINGING_MS) <= at {
+            let seconds = RINGING_MS / 1_000;
+            let message = alloc::format!("the call was not answered within {seconds} s");
+            let help = "look whether the provider of the line was reachable";
+            self.close("missed", Some((RunErrorCode::ModelFailed, message, help)));
             return;
         }
         if self.live.talk.turn_until.is_some_and(|until| until <= at) {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use dalsegno_core::{EndedBy, Event, LiveNews, OperationId, Timestamp};
+use dalsegno_core::{EndedBy, Event, LiveNews, OperationId, Surface, Timestamp};
 use dalsegno_models::judge_call;
 use dalsegno_store::{Body, NewRecord};
 use tokio::sync::mpsc::error::TryRecvError;
@@ -27,14 +27,41 @@ impl Driver {
         self.line.is_some() && goes_on && self.ended.is_none() && !self.stopping
     }
 
-    /// A call whose surface is not here is over: what it says would not be heard.
+    /// A call whose surface is not here is over: what it says would not be heard. One that continues at its provider is let go
+    /// of, for a process that has its line.
     pub(super) fn end_without_line(&mut self) -> Result<(), RunFailure> {
-        let goes_on = self.machine.state().live().is_some_and(|live| !live.is_over());
+        let state = self.machine.state();
+        let goes_on = state.live().is_some_and(|live| !live.is_over());
         if self.line.is_some() || !goes_on || self.ended.is_some() || self.stopping {
+            return Ok(());
+        }
+        if state.request().surface.is_some_and(Surface::outlives_its_process) {
+            self.stopping = true;
             return Ok(());
         }
         let reason = "the process that carried it has ended".to_owned();
         self.take_news(vec![LiveNews::Ended { by: EndedBy::Provider, reason }])
+    }
+
+    /// Stops the run. A call that continues at its provider is let go of by its surface, at a moment when little is missed.
+    pub(super) fn interrupt(&mut self) {
+        let outlives = self.machine.state().request().surface.is_some_and(Surface::outlives_its_process);
+        match &self.line {
+            Some(line) if outlives && self.is_conversing() => line.let_go(),
+            Some(_) | None => self.stopping = true,
+        }
+    }
+
+    /// Says whether the surface was asked to let go of the call, and has not.
+    pub(super) fn is_leaving(&self) -> bool {
+        self.is_conversing() && self.line.as_ref().is_some_and(Line::is_leaving)
+    }
+
+    /// Tells the surface that the end of the run is written down.
+    pub(super) fn tell_line(&self) {
+        if let Some(line) = &self.line {
+            line.is_over();
+        }
     }
 
     /// Waits for the next news of the call; nothing where its surface has gone.

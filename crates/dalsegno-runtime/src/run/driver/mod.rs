@@ -398,6 +398,7 @@ impl Driver {
             }
             self.launch();
             if self.ended.is_some() {
+                self.tell_line();
                 self.end_children();
             }
             if self.stopping || self.ended.is_some() {
@@ -471,7 +472,7 @@ impl Driver {
             let stop = *self.stop.borrow();
             match stop {
                 Stop::Go => {}
-                Stop::Interrupt => self.stopping = true,
+                Stop::Interrupt => self.interrupt(),
                 Stop::Cancel => return self.cancel(),
             }
             if self.stopping {

@@ -210,7 +210,7 @@ impl Driver {
     pub(super) async fn next_input(&mut self) -> Input {
         let left = self.time_left();
         let goes = self.ended.is_none();
-        let may_stop = !self.stopping && goes;
+        let may_stop = !self.stopping && goes && !self.is_leaving();
         // Waiting for a time is no active time.
         let idle = self.running.all().all(|running| running.idle);
         let since = Instant::now();
@@ -349,7 +349,7 @@ impl Driver {
             Input::Woke => self.wake_call(),
             Input::Look | Input::GivenUp | Input::Tasked => Ok(()),
             Input::Interrupted => {
-                self.stopping = true;
+                self.interrupt();
                 Ok(())
             }
             Input::Deadline => self.end_by_deadline(),

@@ -1,0 +1,88 @@
+//! Calls of telephones: they ring, are answered, and continue while no process carries them.
+
+use dalsegno_core::{CommandKind, LiveCommand, LiveNews, OperationId, RunErrorCode, Status, Surface};
+use serde_json::json;
+
+use crate::world::{Call, config};
+
+fn answer(call: &Call) -> OperationId {
+    let outbox = call.outbox();
+    let [LiveCommand { id, kind: CommandKind::Answer { instructions } }] = &outbox[..] else {
+        panic!("{outbox:?}")
+    };
+    assert_eq!(instructions, "Take calls.");
+    *id
+}
+
+#[test]
+fn a_telephone_is_answered_with_the_session_and_told_nothing_more() {
+    let mut config = config();
+    config.voice.as_mut().unwrap().greeting = Some("Greet.".parse().unwrap());
+    let mut call = Call::ringing(config);
+    assert!(call.state.live().unwrap().is_ringing());
+    let id = answer(&call);
+    assert!(call.tell(LiveNews::Taken { command: id }));
+    assert!(!call.state.live().unwrap().is_ringing());
+    assert_eq!(call.outbox(), [], "its session begins with all that it has to know");
+    call.after(900).tell(LiveNews::Connected);
+    let outbox = call.outbox();
+    assert!(
+        matches!(&outbox[..], [LiveCommand { kind: CommandKind::Respond { instructions: Some(told), .. }, .. }]
+        if told == "Greet.")
+    );
+}
+
+#[test]
+fn a_call_that_is_not_answered_within_twenty_seconds_is_missed() {
+    let mut call = Call::ringing(config());
+    assert_eq!(call.state.wake_at(&call.config).unwrap().as_millis(), 20_000);
+    call.after(19_999).tell(LiveNews::Woke);
+    assert_eq!(call.outbox().len(), 1);
+    call.after(1).tell(LiveNews::Woke);
+    let outbox = call.outbox();
+    assert!(matches!(&outbox[1].kind, CommandKind::Close { reason } if reason == "missed"), "{outbox:?}");
+    let by = dalsegno_core::EndedBy::Agent;
+    call.tell(LiveNews::Ended { by, reason: "missed".into() });
+    let response = call.response.as_ref().unwrap();
+    assert_eq!(response.status, Status::Failed);
+    let error = response.error.as_ref().unwrap();
+    assert_eq!(error.code, RunErrorCode::ModelFailed);
+    assert_eq!(error.message, "the call was not answered within 20 s");
+    // One that was answered in time is not missed, however late its session is there.
+    let mut call = Call::ringing(config());
+    let id = answer(&call);
+    call.after(19_999).tell(LiveNews::Taken { command: id });
+    call.after(60_000).tell(LiveNews::Woke);
+    assert_eq!(call.outbox(), []);
+}
+
+#[test]
+fn a_call_that_cannot_be_answered_ends_with_the_reason() {
+    let mut call = Call::ringing(config());
+    let id = answer(&call);
+    let (code, message) = ("invalid_value".to_owned(), "no such model".to_owned());
+    call.tell(LiveNews::Refused { command: id, code, message });
+    assert!(matches!(&call.outbox()[..], [LiveCommand { kind: CommandKind::Close { .. }, .. }]));
+    call.tell(LiveNews::Ended { by: dalsegno_core::EndedBy::Agent, reason: "x".into() });
+    let error = call.response.as_ref().unwrap().error.as_ref().unwrap();
+    assert_eq!(error.message, "the call could not be answered: invalid_value: no such model");
+}
+
+#[test]
+fn a_caller_who_gives_up_before_the_answer_leaves_a_run_that_is_over() {
+    let mut call = Call::ringing(config());
+    call.tell(LiveNews::Ended { by: dalsegno_core::EndedBy::Caller, reason: "gave up".into() });
+    assert_eq!(call.response.as_ref().unwrap().status, Status::Completed);
+}
+
+#[test]
+fn only_a_telephone_outlives_its_process_and_records_say_so_by_name() {
+    for (surface, name, outlives) in [
+        (Surface::Script, "script", false),
+        (Surface::Realtime, "realtime", false),
+        (Surface::Telephone, "telephone", true),
+    ] {
+        assert_eq!(serde_json::to_value(surface).unwrap(), json!(name));
+        assert_eq!(surface.outlives_its_process(), outlives);
+    }
+}

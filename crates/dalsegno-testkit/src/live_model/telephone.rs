@@ -1,0 +1,163 @@
+//! Calls of telephones at the provider: each goes on by itself, whatever sockets there are to it.
+
+use std::sync::Arc;
+
+use futures::{SinkExt as _, StreamExt as _};
+use serde_json::Value;
+use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::{Error, Message};
+
+use super::session::Served;
+use super::{LiveAnswer, LiveModel, LiveStage, Shared};
+
+/// What happens in a call.
+pub(super) enum Input {
+    /// A socket is opened to it.
+    Attached(mpsc::UnboundedSender<Message>),
+    /// A client sends a frame.
+    Frame(String),
+    /// The caller says something.
+    Says(String),
+    /// All sockets are lost.
+    Lost,
+}
+
+/// A call of a telephone.
+#[derive(Debug)]
+pub(super) struct Telephone {
+    answers: Vec<LiveAnswer>,
+    /// How many sockets are refused before its session is there.
+    hidden: u32,
+    inputs: Option<mpsc::UnboundedSender<Input>>,
+}
+
+impl LiveModel {
+    /// A telephone rings. Once it is answered, the live model has these answers, and its session is there after so many attempts at
+    /// a socket.
+    pub fn rings(&self, call: &str, hidden: u32, answers: impl IntoIterator<Item = LiveAnswer>) {
+        let telephone = Telephone { answers: answers.into_iter().collect(), hidden, inputs: None };
+        self.shared.telephones().insert(call.to_owned(), telephone);
+        self.shared.book().telephones.entry(call.to_owned()).or_default();
+    }
+
+    /// The caller says something.
+    pub fn says(&self, call: &str, text: &str) {
+        self.shared.tell(call, Input::Says(text.to_owned()));
+    }
+
+    /// All sockets to a call are lost.
+    pub fn loses(&self, call: &str) {
+        self.shared.tell(call, Input::Lost);
+    }
+
+    /// The caller hangs up.
+    pub fn hangs_up(&self, call: &str) {
+        self.shared.end(call);
+    }
+}
+
+impl Shared {
+    fn tell(&self, call: &str, input: Input) {
+        if let Some(Telephone { inputs: Some(inputs), .. }) = self.telephones().get(call) {
+            let _ = inputs.send(input);
+        }
+    }
+
+    /// How a call stands; none where there is none.
+    pub(super) fn stage(&self, call: &str) -> Option<LiveStage> {
+        Some(self.book().telephones.get(call)?.stage)
+    }
+
+    fn set_stage(&self, call: &str, stage: LiveStage) {
+        if let Some(telephone) = self.book().telephones.get_mut(call) {
+            telephone.stage = stage;
+        }
+    }
+
+    /// The call is over: its sockets are closed.
+    pub(super) fn end(&self, call: &str) {
+        self.set_stage(call, LiveStage::Gone);
+        if let Some(Telephone { inputs: Some(inputs), .. }) = self.telephones().remove(call) {
+            let _ = inputs.send(Input::Lost);
+        }
+        self.changed.notify_waiters();
+    }
+
+    /// The call is answered, with this session.
+    pub(super) fn accept(self: &Arc<Self>, call: &str, session: &Value) {
+        let (inputs, mut taken) = mpsc::unbounded_channel();
+        let mut telephones = self.telephones();
+        let Some(telephone) = telephones.get_mut(call) else { return };
+        telephone.inputs = Some(inputs);
+        let answers = std::mem::take(&mut telephone.answers);
+        drop(telephones);
+        self.set_stage(call, LiveStage::Accepted);
+        let mut served = Served::of_call(call, session, answers, Arc::clone(self));
+        tokio::spawn(async move {
+            while let Some(input) = taken.recv().await {
+                let goes = match input {
+                    Input::Attached(socket) => {
+                        served.attach(socket).await;
+                        Ok(true)
+                    }
+                    Input::Frame(text) => served.take(&text).await,
+                    Input::Says(text) => served.hear(&text).await,
+                    Input::Lost => Ok(false),
+                };
+                if !goes.unwrap_or_default() {
+                    served.detach();
+                }
+            }
+        });
+    }
+}
+
+/// The session of a call to which a socket is opened; none where it is not there.
+pub(super) fn session_of(shared: &Shared, call: &str) -> Option<mpsc::UnboundedSender<Input>> {
+    let mut telephones = shared.telephones();
+    let inputs = telephones.get_mut(call).and_then(|telephone| {
+        let inputs = telephone.inputs.clone()?;
+        let is_hidden = telephone.hidden > 0;
+        telephone.hidden = telephone.hidden.saturating_sub(1);
+        (!is_hidden).then_some(inputs)
+    });
+    if let Some(book) = shared.book().telephones.get_mut(call) {
+        match inputs {
+            Some(_) => book.attached += 1,
+            None => book.not_found += 1,
+        }
+    }
+    inputs
+}
+
+/// Carries what comes over a socket to the call, and what the call sends back.
+pub(super) async fn carry(
+    stream: WebSocketStream<TcpStream>,
+    shared: &Shared,
+    inputs: &mpsc::UnboundedSender<Input>,
+) -> Result<(), Error> {
+    let (mut sink, mut frames) = stream.split();
+    let (socket, mut sent) = mpsc::unbounded_channel();
+    let _ = inputs.send(Input::Attached(socket));
+    shared.changed.notify_waiters();
+    loop {
+        tokio::select! {
+            frame = frames.next() => match frame {
+                Some(Ok(Message::Text(text))) => {
+                    if inputs.send(Input::Frame(text.as_str().to_owned())).is_err() {
+                        break;
+                    }
+                }
+                Some(Ok(Message::Close(_)) | Err(_)) | None => return Ok(()),
+                Some(Ok(_)) => {}
+            },
+            message = sent.recv() => match message {
+                Some(message) => sink.send(message).await?,
+                None => break,
+            },
+        }
+    }
+    sink.close().await
+}
