@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use dalsegno_core::{FailureCode, ModelReply, ModelSettings, Price, Received, Timestamp};
+use dalsegno_core::{FailureCode, ModelReply, ModelSettings, Price, ProviderTool, Received, Timestamp};
 use dalsegno_store::{Allowance, ReserveError, Store};
 use dalsegno_workspace::{ModelBinding, Workspace};
 use jiff::Zoned;
@@ -76,6 +76,15 @@ pub(crate) async fn hold(
     let Some((bounds, held)) = claim(ports, tenant, settings, input_tokens, ports.now())? else {
         return Ok(None);
     };
+    // A batch that is under way already is still read.
+    if held.price.web_search.is_none() && settings.control.provider_tools.contains(&ProviderTool::WebSearch) {
+        let message = format!(
+            "a daily budget bounds the cost, and the model `{0}` may search the web at no price that is known: add \
+             `web_search` to the `price` of `[models.{0}]` in dalsegno.toml, in US dollars for a thousand searches",
+            settings.name
+        );
+        return Err(certain(FailureCode::LimitExceeded, message));
+    }
     match held.store.reserve(&held.allowances, held.nano_usd).await {
         Ok(()) => Ok(Some(held)),
         Err(ReserveError::Exhausted { index, spent_nano_usd, .. }) => {

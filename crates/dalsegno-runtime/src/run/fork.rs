@@ -15,7 +15,7 @@ use crate::engine::Engine;
 use crate::error::{EngineError, RunFailure};
 use crate::request;
 use crate::run::handle::RunHandle;
-use crate::run::start::{Beginning, change_model};
+use crate::run::start::Beginning;
 
 /// How a run is forked.
 #[derive(Debug, Clone, Default)]
@@ -85,7 +85,8 @@ impl Engine {
             (config.unwrap_or_else(|| (*own).clone()), last_modules(&records))
         };
         if let Some(model) = model {
-            change_model(&mut config, &model).map_err(|message| HistoryError::Fork { run, message })?;
+            let changed = self.workspace().change_model(&mut config, &model);
+            changed.map_err(|message| HistoryError::Fork { run, message })?;
         }
         let new = self.new_run_id();
         let paths = &self.bindings().settings().secret_paths;

@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 
 use dalsegno_core::{
     AgentCall, AgentConfig, AgentName, AgentRequest, AgentResponse, Attachment, Budget, Digest, Handoff,
-    Mind, OperationId, RUN_DEPTH_MAX, RunId, SessionContext, Usage, digest_json,
+    OperationId, RUN_DEPTH_MAX, RunId, SessionContext, Usage, digest_json,
 };
 use dalsegno_history::{Fold, HistoryError, child_run, successor_run};
 use dalsegno_store::{
@@ -197,8 +197,8 @@ impl Engine {
         let pinned = match options.model {
             Some(model) => {
                 let (mut config, modules) = Box::pin(self.resolve(&self.agent(agent)?, &tenant)).await?;
-                change_model(&mut config, &model)
-                    .map_err(|message| EngineError::Model { agent: agent.clone(), message })?;
+                let changed = self.workspace().change_model(&mut config, &model);
+                changed.map_err(|message| EngineError::Model { agent: agent.clone(), message })?;
                 Some((config, modules))
             }
             None => None,
@@ -479,19 +479,6 @@ fn follow(new: &mut NewRun, predecessor: Option<RunId>) {
     }
     // What it would have taken over from the other one.
     new.records.truncate(1);
-}
-
-/// Lets another model decide.
-pub(crate) fn change_model(config: &mut AgentConfig, model: &str) -> Result<(), String> {
-    match &mut config.mind {
-        Mind::Model(mind) => {
-            model.clone_into(&mut mind.model.name);
-            Ok(())
-        }
-        Mind::Plan(_) => {
-            Err("its agent is a plan: a model can be changed in an agent that has `[model]`".to_owned())
-        }
-    }
 }
 
 /// The digest of what a run is asked: the same start key with another one is a conflict.

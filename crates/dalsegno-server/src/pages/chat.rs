@@ -193,6 +193,10 @@ async fn begin(
             params::name(pointer, name)?;
         }
     }
+    // Only a key that a page was given: those of deliveries and of other clients are not within reach of a form.
+    if key.as_deref().is_some_and(|key| shared.seals.open_seal(key).is_none()) {
+        return Err(wrong("`key` is not one that this page was given", "load the page again"));
+    }
     let request = AgentRequest { tenant: tenant.to_owned(), ..AgentRequest::text(said) };
     let options = StartOptions { key, session, ..StartOptions::default() };
     launch(shared, agent, request, options).await.map(|(run, _)| run)

@@ -234,7 +234,7 @@ async fn take(
     }
     let tenant = trigger.tenant.value.clone();
     let request = AgentRequest { data: begun.data, tenant, ..AgentRequest::text(&begun.text) };
-    // No client can send this character in a key of its own.
+    // No client can send this character in a key of its own: a header has ASCII alone, and a form a key that a page was given.
     let start_key = Some(format!("trigger→{name}→{id}"));
     let options = StartOptions { key: start_key, session: begun.session, ..StartOptions::default() };
     let (own, agent) = (Arc::clone(shared), trigger.agent.value.clone());

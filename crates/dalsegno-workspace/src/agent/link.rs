@@ -12,7 +12,9 @@ use crate::names::list;
 use crate::report::Report;
 
 /// Fills in what an agent needs to know of those that it calls, and reports what does not fit together.
-pub(crate) fn link(agents: &mut BTreeMap<AgentName, (AgentFile, &Report)>) {
+///
+/// `is_bounded`: a daily budget bounds what is spent.
+pub(crate) fn link(agents: &mut BTreeMap<AgentName, (AgentFile, &Report)>, is_bounded: bool) {
     let limits: BTreeMap<_, _> =
         agents.iter().map(|(name, (agent, _))| (name.clone(), agent.limits)).collect();
     for (agent, _) in agents.values_mut() {
@@ -31,6 +33,23 @@ pub(crate) fn link(agents: &mut BTreeMap<AgentName, (AgentFile, &Report)>) {
     if agents.values().any(|(agent, _)| agent.open.cost.is_some()) {
         check_prices(agents);
     }
+    if is_bounded {
+        for (agent, report) in agents.values() {
+            check_searches(agent, report);
+        }
+    }
+}
+
+/// A daily budget does not hold for searches that cost what nobody knows. That tokens have a price is checked with the models.
+fn check_searches(agent: &AgentFile, report: &Report) {
+    let Some(unpriced) = &agent.open.searches else { return };
+    report
+        .error(
+            Code::MissingPrice,
+            agent.open.asks.clone(),
+            format!("the daily budget cannot hold: the model `{}` {}", unpriced.model, unpriced.lack()),
+        )
+        .help(unpriced.help());
 }
 
 /// Warns of plans that call each other whatever happens. That one calls itself, its own steps have told.

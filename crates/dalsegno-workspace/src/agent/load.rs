@@ -155,7 +155,11 @@ pub(crate) fn load(
             agents.entry(agent.name.clone()).or_insert((agent, report));
         }
     }
-    link(&mut agents);
+    let of_workspace = settings.map(|settings| &settings.budget);
+    let is_bounded = of_workspace.is_some_and(|budget| {
+        budget.max_cost_nano_usd.is_some() || budget.tenant_max_cost_nano_usd.is_some()
+    }) || tenants.sound.values().any(|tenant| tenant.max_cost_nano_usd_per_day.is_some());
+    link(&mut agents, is_bounded);
     for ((report, _), name) in files.iter().zip(&known) {
         if report.has_errors() || name.is_none() {
             lose(report.source().file(), name.as_ref(), &mut broken, &mut unnamed);

@@ -9,6 +9,7 @@ use super::expressions::{self, Readable, Steps};
 use super::output;
 use super::read::Surroundings;
 use super::steps::optional;
+use super::wishes::Wishes;
 use super::{AgentTools, provider_tools};
 use crate::code::Code;
 use crate::control;
@@ -21,7 +22,7 @@ pub(super) fn read(
     memory: Option<&Section<'_>>,
     tools: &AgentTools,
     around: &Surroundings<'_>,
-) -> Option<ModelMind> {
+) -> Option<(ModelMind, Wishes)> {
     let recall = memory.and_then(|memory| memory.section("recall"));
     let readable = Readable { recalled: recall.is_some(), steps: Steps::None, item: false };
     let recall = optional(recall.is_some(), recall.and_then(|recall| self::recall(&recall)));
@@ -49,7 +50,8 @@ pub(super) fn read(
     let output = optional(file.has("output"), output(file, around));
     let context = optional(file.has("context"), context(file));
     let (model, fallback) = models?;
-    Some(ModelMind {
+    let wishes = Wishes::read(section.as_ref()?);
+    let mind = ModelMind {
         model,
         fallback,
         instructions: instructions?,
@@ -57,7 +59,8 @@ pub(super) fn read(
         recall: recall?,
         output: output?,
         context: context?,
-    })
+    };
+    Some((mind, wishes))
 }
 
 /// Warns of instructions that differ from message to message: they stand before all that was said, so that a provider's
@@ -111,17 +114,20 @@ pub(super) fn settings(
     tools: &AgentTools,
 ) -> Option<ModelSettings> {
     let defaults = ModelSettings::named(&name.value);
-    let control = control(section, &name.value, around, tools);
-    let default_timeout = if control.batch == Some(true) { BATCH_TIMEOUT_MS } else { defaults.timeout_ms };
     let read = ModelSettings {
         temperature: section.number("temperature"),
         max_output_tokens: section.integer("max_output_tokens"),
-        timeout_ms: section.millis("timeout").unwrap_or(default_timeout),
         retries: section.integer("retries").unwrap_or(defaults.retries),
-        price: around.settings.and_then(|settings| settings.prices.get(&name.value).cloned()),
-        control: control.into(),
         ..defaults
     };
+    let read = Wishes::read(section).ask(read, around.settings, tools);
+    if let Some(ModelBinding::Http(binding)) =
+        around.settings.and_then(|settings| settings.models.get(&name.value))
+    {
+        // Also what the agent does not allow: it is set for the model.
+        let control = Wishes::read(section).control(&name.value, around.settings);
+        control::check(section, &name.value, (binding.provider, &binding.model), &control);
+    }
     let Some(models) = around.settings.map(|settings| &settings.models) else { return Some(read) };
     if models.contains_key(&name.value) {
         return Some(read);
@@ -140,20 +146,6 @@ pub(super) fn settings(
         )
         .help(help);
     None
-}
-
-/// How the model is asked: what the agent sets, above what `dalsegno.toml` sets for the model, as far as the agent allows it.
-fn control(section: &Section<'_>, name: &str, around: &Surroundings<'_>, tools: &AgentTools) -> ModelControl {
-    let mut control = control::read(section);
-    if let Some(defaults) = around.settings.and_then(|settings| settings.controls.get(name)) {
-        control = control.or(defaults);
-    }
-    let model = around.settings.and_then(|settings| settings.models.get(name));
-    if let Some(ModelBinding::Http(binding)) = model {
-        control::check(section, name, (binding.provider, &binding.model), &control);
-    }
-    control.provider_tools.retain(|tool| tools.allows_of_provider(*tool));
-    control
 }
 
 /// Reports a demand for a tool that the agent does not allow, and one that the model could never answer after.
@@ -219,6 +211,3 @@ pub(super) const DEFAULT_HITS: u32 = 5;
 
 /// A model that has not understood the form after two explanations will not.
 const DEFAULT_OUTPUT_RETRIES: u32 = 2;
-
-/// How long a batch may take: providers end those that they have not begun within a day.
-const BATCH_TIMEOUT_MS: u64 = 25 * 60 * 60 * 1_000;

@@ -19,6 +19,7 @@ mod steps;
 mod tools;
 mod verify;
 mod voice;
+mod wishes;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -79,6 +80,8 @@ pub struct AgentFile {
     of_tenants: BTreeSet<ToolName>,
     /// The names by which models see actions of toolkits.
     names: BTreeMap<ToolName, ModelName>,
+    /// What its `[model]` itself says; none for a plan.
+    wishes: Option<wishes::Wishes>,
     /// What only the whole workspace can tell is right.
     open: Open,
 }
@@ -101,6 +104,10 @@ struct Open {
     children: BTreeSet<AgentName>,
     /// A model that the agent may use and whose cost is not known.
     unpriced: Option<Unpriced>,
+    /// A model that may search the web, which has a price for tokens alone.
+    searches: Option<Unpriced>,
+    /// Where the agent says which models it asks.
+    asks: Range<usize>,
     /// Where the bound on the cost stands.
     cost: Option<Range<usize>>,
 }
@@ -186,7 +193,7 @@ pub(crate) struct Unpriced {
 }
 
 impl Unpriced {
-    fn of(model: &ModelSettings) -> Option<Self> {
+    pub(crate) fn of(model: &ModelSettings) -> Option<Self> {
         let searches = model.control.provider_tools.contains(&ProviderTool::WebSearch);
         let of_searches = match &model.price {
             None => false,
@@ -194,6 +201,11 @@ impl Unpriced {
             Some(_) => return None,
         };
         Some(Self { model: model.name.clone(), of_searches })
+    }
+
+    /// Says whether only the searches of the web have no price.
+    pub(crate) const fn is_of_searches(&self) -> bool {
+        self.of_searches
     }
 
     /// What is missing, in words behind the name of the model.

@@ -8,6 +8,7 @@ use toml::de::DeTable;
 use super::callees::{self, Callees};
 use super::directory::Directory;
 use super::keys::{FILE, FILE_TEXTS};
+use super::wishes::Wishes;
 use super::{AgentFile, AgentTools, Open, Unpriced, limits, mind, provider_tools, steps, tools, voice};
 use crate::code::Code;
 use crate::place::Place;
@@ -81,7 +82,10 @@ pub(crate) fn read(report: &Report, root: &DeTable<'_>, around: &Surroundings<'_
         let known = children.iter().cloned().chain(successors).chain(minded.successors);
         // What a model costs is known only if `dalsegno.toml` could be read.
         let models = minded.models.iter().filter(|_| around.settings.is_some());
-        let unpriced = models.filter_map(Unpriced::of).next();
+        let mut unpriced = models.filter_map(Unpriced::of);
+        let first = unpriced.next();
+        let searches = first.iter().cloned().chain(unpriced).find(Unpriced::is_of_searches);
+        let asks = file.key_span("model").or_else(|| file.key_span("steps")).unwrap_or_default();
         AgentFile {
             name: name.value,
             version,
@@ -100,7 +104,8 @@ pub(crate) fn read(report: &Report, root: &DeTable<'_>, around: &Surroundings<'_
             agent_tools,
             of_tenants: BTreeSet::new(),
             names: BTreeMap::new(),
-            open: Open { children, unpriced, cost },
+            wishes: minded.wishes,
+            open: Open { children, unpriced: first, searches, asks, cost },
         }
     });
     ReadAgent { name, file }
@@ -114,6 +119,7 @@ struct Minded {
     children: BTreeSet<AgentName>,
     successors: BTreeSet<AgentName>,
     models: Vec<ModelSettings>,
+    wishes: Option<Wishes>,
 }
 
 fn minded(
@@ -128,7 +134,7 @@ fn minded(
         (Some(_), None) => {
             let called = tools.stand_ins.clone();
             check_allowed(report, &[], &called, tools);
-            let mind = mind::read(file, memory, tools, around)?;
+            let (mind, wishes) = mind::read(file, memory, tools, around)?;
             let models = std::iter::once(&mind.model).chain(&mind.fallback).cloned().collect();
             Some(Minded {
                 mind: Mind::Model(mind),
@@ -137,6 +143,7 @@ fn minded(
                 children: BTreeSet::new(),
                 successors: BTreeSet::new(),
                 models,
+                wishes: Some(wishes),
             })
         }
         (None, Some(value)) => {
@@ -158,6 +165,7 @@ fn minded(
                 children: read.children,
                 successors: read.successors,
                 models: read.models,
+                wishes: None,
             })
         }
         (Some(model), Some(steps)) => {

@@ -225,12 +225,11 @@ impl Later for HttpModel {
     }
 
     async fn collect(&self, request: &CompletionRequest, id: &str) -> Result<Option<ModelReply>, LaterError> {
+        // What was asked is only how it stands: the batch continues, even if the question is refused. The key may be renewed.
         let (stand, answer) = self.look(request, id).await.map_err(|error| match error.kind {
-            // What was asked is only how it stands: the batch continues, even if the question failed.
-            ModelErrorKind::Unavailable | ModelErrorKind::RateLimited | ModelErrorKind::Protocol => {
-                LaterError::NotNow(error)
-            }
-            ModelErrorKind::Refused | ModelErrorKind::LimitExceeded => LaterError::Ended(error),
+            // There is an answer, which will not become shorter.
+            ModelErrorKind::LimitExceeded => LaterError::Ended(error),
+            _ => LaterError::NotNow(error),
         })?;
         let hidden = answer.hidden();
         let reply = match stand {
