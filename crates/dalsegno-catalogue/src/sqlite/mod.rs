@@ -62,11 +62,7 @@ impl SqliteDocuments {
     pub fn copy(&self, target: &Path) -> Result<(), OpenError> {
         schema::FORMAT.copy(&self.reader(), target)?;
         let is_whole = Self::open(target)?.snapshot().is_ok();
-        if is_whole {
-            Ok(())
-        } else {
-            Err(OpenError::Damaged { what: Self::WHAT, path: target.to_owned() })
-        }
+        if is_whole { Ok(()) } else { Err(OpenError::Damaged { what: Self::WHAT, path: target.to_owned() }) }
     }
 
     fn reader(&self) -> MutexGuard<'_, Connection> {

@@ -77,7 +77,9 @@ impl Shelf {
         match std::fs::symlink_metadata(&self.file) {
             Ok(_) => Ok(true),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(source) => Err(OpenError::File { what: SqliteDocuments::WHAT, path: self.file.clone(), source }.into()),
+            Err(source) => {
+                Err(OpenError::File { what: SqliteDocuments::WHAT, path: self.file.clone(), source }.into())
+            }
         }
     }
 
