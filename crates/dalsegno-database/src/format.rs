@@ -73,35 +73,12 @@ impl Format {
         Ok(connection)
     }
 
-    /// Copies the database as of this moment to a new file for its owner only, and examines the copy.
+    /// As [`copy`].
     ///
     /// # Errors
-    /// When something stands there already, it cannot be written, or the copy is damaged. Nothing is left there then.
+    /// As [`copy`].
     pub fn copy(&self, connection: &Connection, target: &Path) -> Result<(), OpenError> {
-        let what = self.what;
-        let file = |source| OpenError::File { what, path: target.to_owned(), source };
-        let storage = |source| self.failed(target, source);
-        if !dalsegno_files::reserve(target).map_err(file)? {
-            return Err(file(io::ErrorKind::AlreadyExists.into()));
-        }
-        let copied = || {
-            let name = target.to_str().ok_or_else(|| file(io::ErrorKind::InvalidFilename.into()))?;
-            connection.execute("VACUUM INTO ?1", [name]).map_err(storage)?;
-            let copy =
-                Connection::open_with_flags(target, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(storage)?;
-            let found: String =
-                copy.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0)).map_err(storage)?;
-            if found != "ok" {
-                return Err(OpenError::Damaged { what, path: target.to_owned() });
-            }
-            File::open(target).and_then(|copy| copy.sync_all()).map_err(file)
-        };
-        let copied = copied();
-        if copied.is_err() {
-            // What is left of a failed copy must not be taken for one.
-            let _ = fs::remove_file(target);
-        }
-        copied
+        copy(self.what, connection, target)
     }
 
     /// The error of a database that failed.
@@ -158,6 +135,36 @@ fn use_write_ahead_log(connection: &Connection) -> Result<(), rusqlite::Error> {
             other => return other,
         }
     }
+}
+
+/// Copies the database behind a connection, as of this moment, to a new file for its owner only, and examines the copy. `what` says what
+/// the file is to its users.
+///
+/// # Errors
+/// When something stands there already, it cannot be written, or the copy is damaged. Nothing is left there then.
+pub fn copy(what: &'static str, connection: &Connection, target: &Path) -> Result<(), OpenError> {
+    let file = |source| OpenError::File { what, path: target.to_owned(), source };
+    let storage = |source| OpenError::Storage { what, path: target.to_owned(), source };
+    if !dalsegno_files::reserve(target).map_err(file)? {
+        return Err(file(io::ErrorKind::AlreadyExists.into()));
+    }
+    let copied = || {
+        let name = target.to_str().ok_or_else(|| file(io::ErrorKind::InvalidFilename.into()))?;
+        connection.execute("VACUUM INTO ?1", [name]).map_err(storage)?;
+        let copy = Connection::open_with_flags(target, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(storage)?;
+        let found: String =
+            copy.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0)).map_err(storage)?;
+        if found != "ok" {
+            return Err(OpenError::Damaged { what, path: target.to_owned() });
+        }
+        File::open(target).and_then(|copy| copy.sync_all()).map_err(file)
+    };
+    let copied = copied();
+    if copied.is_err() {
+        // What is left of a failed copy must not be taken for one.
+        let _ = fs::remove_file(target);
+    }
+    copied
 }
 
 fn number(connection: &Connection, sql: &str) -> Result<i64, rusqlite::Error> {

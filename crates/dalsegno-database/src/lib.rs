@@ -7,5 +7,5 @@ mod format;
 mod key;
 
 pub use error::OpenError;
-pub use format::Format;
+pub use format::{Format, copy};
 pub use key::key;

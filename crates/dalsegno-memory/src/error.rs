@@ -211,6 +211,9 @@ pub enum OpenError {
         /// What SQLite said.
         source: rusqlite::Error,
     },
+    /// The file was not copied.
+    #[error(transparent)]
+    Copy(#[from] dalsegno_database::OpenError),
     /// Any other trouble, such as a full disk.
     #[error("cannot prepare the memory file `{}`", path.display())]
     Storage {

@@ -302,7 +302,7 @@ impl Engine {
                     .map_err(|failure| no_answer(name, failure, Received::Possibly));
             }
             // What keeps it from being opened is not the tool's answer.
-            OfferedBy::Engine => drop(self.memory().await?),
+            OfferedBy::Engine => drop(self.memory(&options.place).await?),
             OfferedBy::Process | OfferedBy::Server(_) | OfferedBy::Agent(_) => {}
         }
         let mut errand = self.errand(info, arguments, trial::fresh(), &options.user, &options.place)?;
@@ -374,12 +374,13 @@ impl Engine {
         })
     }
 
-    /// The memory, with its seeds, for whoever reads or writes it without an agent.
+    /// The memory, for callers that read or write it without an agent. The tenant of the place has its seeds from then on; which
+    /// scopes the place reads and writes, [`memory_scopes`](Self::memory_scopes) says.
     ///
     /// # Errors
     /// When its file cannot be opened, or a seed file cannot be read.
-    pub async fn memory(&self) -> Result<Arc<dyn Memory>, OpenError> {
-        self.bindings().memory().await
+    pub async fn memory(&self, place: &MemoryPlace) -> Result<Arc<dyn Memory>, OpenError> {
+        self.bindings().memory(place.tenant.as_deref().unwrap_or(DEFAULT_TENANT)).await
     }
 
     /// The scopes that a place reads and writes.

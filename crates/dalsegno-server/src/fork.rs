@@ -21,7 +21,7 @@ use crate::guard::Client;
 use crate::params;
 use crate::problem::{Code, Problem};
 use crate::routes::Route;
-use crate::runs::{Beginning, begun};
+use crate::runs::{Beginning, begun, known_model};
 use crate::shared::Shared;
 
 /// Where a run is forked, and what differs.
@@ -106,6 +106,7 @@ pub(crate) async fn perform(
     if (live_effects || !set.is_empty()) && !access.may(Scope::AnswersWrite) {
         return Err(Problem::forbidden(access, Scope::AnswersWrite));
     }
+    known_model(shared, model.as_deref())?;
     let own = Arc::clone(shared);
     // To the end: a run that was begun half-way would be performed by no process.
     let forked = shared.costly.complete(access, async move {

@@ -185,6 +185,7 @@ pub(crate) async fn start(
             params::name(pointer, name)?;
         }
     }
+    known_model(&shared, model.as_deref())?;
     let request = AgentRequest { data, user, ..AgentRequest::text(&text) };
     let tenant = match (access.tenant(), tenant) {
         (Some(own), Some(other)) if own != other => {
@@ -213,6 +214,19 @@ pub(crate) async fn start(
             .insert(HeaderName::from_static("idempotency-replayed"), HeaderValue::from_static("true"));
     }
     Ok(response)
+}
+
+/// Refuses a model that the workspace does not have, before a run asks it.
+pub(crate) fn known_model(shared: &Shared, name: Option<&str>) -> Result<(), Problem> {
+    let workspace = shared.engine.workspace();
+    match name {
+        Some(name) if !workspace.settings.models.contains_key(name) => {
+            let help = "name a model of `[models]` in dalsegno.toml, or leave `model` out";
+            let detail = format!("there is no model `{name}`");
+            Err(Problem::new(Code::Invalid, detail, help).at("/model", "is no model of dalsegno.toml"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Starts a run, and says whether it is a new one: the same key starts one run.

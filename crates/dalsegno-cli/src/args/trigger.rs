@@ -29,8 +29,8 @@ impl TriggerVerb {
 pub(crate) struct TriggerTestArgs {
     /// Name of the trigger in `[triggers.NAME]` of dalsegno.toml
     pub(crate) name: String,
-    /// Body of the delivery, as JSON: a text, `@FILE`, or `-` for standard input; none without it
-    pub(crate) body: Option<String>,
+    /// Body of the delivery, as JSON: a text, `@FILE`, or `-` for standard input
+    pub(crate) body: String,
     /// Header of the delivery; repeat for several
     #[arg(long, value_name = "NAME: VALUE", value_parser = header)]
     pub(crate) header: Vec<(String, String)>,

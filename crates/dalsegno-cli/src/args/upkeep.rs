@@ -47,7 +47,7 @@ pub(crate) struct BackupArgs {
     /// New file for the copy; with `--all` a new folder
     #[arg(value_hint = clap::ValueHint::FilePath)]
     pub(crate) file: PathBuf,
-    /// Also copy the documents of the catalogue, and the webhooks with their key
+    /// Also copy the memory, the documents of the catalogue, and the webhooks with their key
     #[arg(long)]
     pub(crate) all: bool,
     #[command(flatten)]

@@ -56,7 +56,7 @@ async fn open(args: &ScopeArgs, context: &mut Context<'_>) -> Result<(Arc<dyn Me
         session: args.session.clone(),
     };
     let scopes = engine.memory_scopes(&place)?;
-    Ok((engine.memory().await?, scopes))
+    Ok((engine.memory(&place).await?, scopes))
 }
 
 async fn search(args: &MemorySearchArgs, context: &mut Context<'_>) -> Result<Exit, Error> {

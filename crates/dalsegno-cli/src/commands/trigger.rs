@@ -30,7 +30,7 @@ fn test(args: &TriggerTestArgs, context: &mut Context<'_>) -> Result<Exit, Error
         let known = settings.triggers.keys().cloned().collect();
         return Err(ServeTrouble::UnknownTrigger { name: args.name.clone(), known }.into());
     };
-    let body = args.body.as_deref().map(input::json).transpose()?.unwrap_or_default();
+    let body = input::json(&args.body)?;
     // As the server does, a trigger is given the headers that it lists and no others.
     let headers = once("--header", &args.header)?;
     let headers = headers.into_iter().filter(|(name, _)| trigger.headers.contains(name)).collect();

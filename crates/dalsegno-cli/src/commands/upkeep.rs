@@ -1,11 +1,13 @@
 //! `dalsegno gc`, `doctor`, `backup` and `erase`: what keeps a journal small, sound and safe.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use dalsegno_catalogue::SqliteDocuments;
 use dalsegno_core::{OperationId, RunId, Timestamp};
 use dalsegno_history::{HistoryError, Journal, open_store};
+use dalsegno_memory::SqliteMemory;
 use dalsegno_runtime::OpenError;
 use dalsegno_store::{GcOptions, SqliteStore};
 #[cfg(feature = "serve")]
@@ -55,14 +57,22 @@ pub(super) async fn gc(args: &GcArgs, context: &mut Context<'_>) -> Result<Exit,
 }
 
 pub(super) async fn doctor(context: &mut Context<'_>) -> Result<Exit, Error> {
-    let store = open(context).await?;
+    let settings = settings(context)?;
+    let memory = settings.memory.path.clone();
+    let store = opened(settings).await?;
     let checkup = store.doctor(|_| {}).await.map_err(HistoryError::from)?;
-    let findings: Vec<String> = checkup.findings.iter().map(|finding| finding.to_string()).collect();
+    let mut findings: Vec<String> = checkup.findings.iter().map(|finding| finding.to_string()).collect();
+    let remembers = memory.exists();
+    if remembers {
+        let examined = tokio::task::spawn_blocking(move || SqliteMemory::examine(memory)).await;
+        let examined = examined.map_err(|error| OpenError::Stopped { message: error.to_string() })?;
+        findings.extend(examined.map_err(OpenError::from)?);
+    }
     let output = &mut *context.output;
     match context.format {
         Format::Text => findings.iter().for_each(|finding| output.stdout.line(finding)),
         Format::Json | Format::Jsonl => output.document(&json!({
-            "sound": checkup.is_sound(),
+            "sound": findings.is_empty(),
             "version": checkup.version,
             "runs": checkup.runs,
             "records": checkup.records,
@@ -71,21 +81,23 @@ pub(super) async fn doctor(context: &mut Context<'_>) -> Result<Exit, Error> {
             "files": checkup.files,
             "snapshots": checkup.snapshots,
             "messages": checkup.messages,
+            "memory": remembers,
             "findings": findings,
         })),
     }
     let seen = format!(
-        "{}, {}, {}, {}",
+        "{}, {}, {}, {}{}",
         count(checkup.runs, "run"),
         count(checkup.records, "record"),
         count(checkup.files, "file"),
-        count(checkup.configs, "configuration")
+        count(checkup.configs, "configuration"),
+        if remembers { ", and the memory" } else { "" }
     );
-    if checkup.is_sound() {
+    if findings.is_empty() {
         output.note(styled(Style::Green, "sound").and(format_args!(": {seen}")));
         return Ok(Exit::Done);
     }
-    let faults = count(checkup.findings.len() as u64, "finding");
+    let faults = count(findings.len() as u64, "finding");
     output.note(styled(Style::Red, "damaged").and(format_args!(": {faults} in {seen}")));
     crate::render::failure::help_line("restore a backup, or export the runs that are intact", output);
     Ok(Exit::Failed)
@@ -108,9 +120,20 @@ pub(super) async fn backup(args: &BackupArgs, context: &mut Context<'_>) -> Resu
         }
     };
     // The journal last: what it has further than the rest is delivered from it again, and nothing is left out.
+    let memory = settings.memory.path.clone();
     let store = opened(settings).await?;
     store.backup(&journal, |_| {}).await?;
     copies.push(journal);
+    // The memory after it: a run that the journal has further back writes again what is there already, which changes nothing. The
+    // other way round, what a run has written would be missing for ever.
+    if args.all && memory.exists() {
+        let copy = args.file.join(memory_name(&memory, &copies));
+        let target = copy.clone();
+        let copied = tokio::task::spawn_blocking(move || SqliteMemory::open(memory)?.copy(target)).await;
+        let copied = copied.map_err(|error| OpenError::Stopped { message: error.to_string() })?;
+        copied.map_err(OpenError::from)?;
+        copies.push(copy);
+    }
     let size = |file: &PathBuf| std::fs::metadata(file).map_or(0, |file| file.len());
     let output = &mut *context.output;
     if context.format == Format::Json {
@@ -121,6 +144,17 @@ pub(super) async fn backup(args: &BackupArgs, context: &mut Context<'_>) -> Resu
         output.note(format_args!("copied and examined: `{}`, {} bytes", copy.display(), size(copy)));
     }
     Ok(Exit::Done)
+}
+
+/// The name of the copy of the memory: its own, unless another copy has it, as where both are in folders of their own.
+fn memory_name(memory: &Path, copies: &[PathBuf]) -> OsString {
+    let name = memory.file_name().unwrap_or_default();
+    if copies.iter().all(|copy| copy.file_name() != Some(name)) {
+        return name.to_owned();
+    }
+    let mut own = OsString::from("memory-");
+    own.push(name);
+    own
 }
 
 /// Copies what is beside the journal, as far as it is there; returns the copies.
@@ -246,17 +280,14 @@ fn before(age: Duration) -> Timestamp {
     Timestamp::from_millis(u64::try_from(millis).unwrap_or(u64::MAX))
 }
 
-/// Opens the journal that dalsegno.toml names; nothing else of the workspace has to be sound.
-async fn open(context: &Context<'_>) -> Result<SqliteStore, Error> {
-    opened(settings(context)?).await
-}
-
+/// The settings of the workspace, of which nothing else has to be sound.
 fn settings(context: &Context<'_>) -> Result<Settings, Error> {
     let Loaded { settings, diagnostics, .. } = Workspace::load(&context.root);
     let root = || context.root.clone();
     settings.ok_or_else(|| OpenError::Workspace { root: root(), diagnostics }.into())
 }
 
+/// Opens the journal that the settings name.
 async fn opened(settings: Settings) -> Result<SqliteStore, Error> {
     // Opening makes a new journal where there is none, which is no journal to examine or to copy.
     if !settings.store.exists() {

@@ -351,3 +351,38 @@ fn a_run_that_cannot_be_cancelled_is_abandoned() {
     fs::remove_file(workspace.path("agents/broken.toml")).unwrap();
     assert!(workspace.dalsegno(&["run", "chatty", "two", "--session", "s"]).starts_with("exit code: 0"));
 }
+
+#[test]
+fn a_backup_of_all_has_the_memory_and_doctor_examines_it() {
+    let workspace = Workspace::plain();
+    workspace.succeed(&["run", "note", "disk full on db-1"]);
+    let settings = fs::read_to_string(workspace.path("dalsegno.toml")).unwrap();
+    workspace.succeed(&["memory", "add", "INC-7", "kept in the memory"]);
+    workspace.succeed(&[
+        "memory",
+        "add",
+        "INC-8",
+        "kept for an agent",
+        "--scope",
+        "agent",
+        "--agent",
+        "note",
+    ]);
+    let copied = workspace.json(&["backup", "--all", "copies"]);
+    assert_eq!(copied["files"], serde_json::json!(["copies/dalsegno.db", "copies/memory.db"]), "{settings}");
+    fs::remove_dir_all(workspace.path(".dalsegno")).unwrap();
+    fs::rename(workspace.path("copies"), workspace.path(".dalsegno")).unwrap();
+    assert!(workspace.succeed(&["memory", "show", "INC-7"]).contains("kept in the memory"));
+    let narrow = workspace.succeed(&["memory", "show", "INC-8", "--scope", "agent", "--agent", "note"]);
+    assert!(narrow.contains("kept for an agent"), "{narrow}");
+    assert_eq!(workspace.json(&["doctor"])["memory"], true);
+
+    let memory = workspace.path(".dalsegno/memory.db");
+    let sound = fs::read(&memory).unwrap();
+    fs::write(&memory, &sound[..sound.len() / 2]).unwrap();
+    let output = workspace.dalsegno(&["doctor"]);
+    assert!(output.starts_with("exit code: 1\n") && output.contains("memory.db"), "{output}");
+    let failed = workspace.dalsegno(&["backup", "--all", "again"]);
+    assert!(failed.starts_with("exit code: 1\n"), "{failed}");
+    assert!(!workspace.path("again/memory.db").exists(), "a copy of a damaged memory is not left");
+}

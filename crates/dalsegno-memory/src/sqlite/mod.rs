@@ -2,6 +2,7 @@
 
 mod amend;
 mod create;
+mod examine;
 mod export;
 mod import;
 mod rank;
@@ -79,6 +80,25 @@ impl SqliteMemory {
         let connection =
             Connection::open_in_memory().map_err(|source| OpenError::from_sqlite(path.to_owned(), source))?;
         Self::with(connection, path)
+    }
+
+    /// Copies the memory as of this moment, with all scopes, to a new file for its owner only, and examines the copy. Others may write
+    /// meanwhile, in other processes. Blocks.
+    ///
+    /// # Errors
+    /// When something stands there already, it cannot be written, or the copy is damaged. Nothing is left there then.
+    pub fn copy(&self, target: impl AsRef<Path>) -> Result<(), OpenError> {
+        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(dalsegno_database::copy("the memory file", &writer, target.as_ref())?)
+    }
+
+    /// Examines the whole file: each page, each index, and that no entry refers to one that is missing. Nothing is written, made or
+    /// migrated. Returns what is wrong with it, nothing where it is sound. Blocks.
+    ///
+    /// # Errors
+    /// When the file cannot be opened, is held by another process, or is of a newer version.
+    pub fn examine(path: impl AsRef<Path>) -> Result<Vec<String>, OpenError> {
+        examine::examine(path.as_ref())
     }
 
     /// Loads JSON lines of `{"entity", "type", "text", "metadata"}` into the written scope, all or none.

@@ -45,6 +45,15 @@ pub(super) fn prepare(mut connection: Connection, path: &Path) -> Result<Connect
     Ok(connection)
 }
 
+/// Says whether an open file is a memory of this version or of an older one, without changing it. An empty file is one.
+pub(super) fn recognise(connection: &Connection, path: &Path) -> Result<(), OpenError> {
+    if version_within(connection, path)? == MIGRATIONS.len() {
+        refuse_foreign(connection, path)
+    } else {
+        Ok(())
+    }
+}
+
 /// Refuses a file whose definitions are not those of a memory: a trigger or a view would change what a statement does.
 fn refuse_foreign(connection: &Connection, path: &Path) -> Result<(), OpenError> {
     let sqlite = |source| OpenError::from_sqlite(path.to_owned(), source);

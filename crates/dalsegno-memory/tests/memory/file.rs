@@ -375,3 +375,71 @@ fn an_import_that_waits_for_its_lines_keeps_nobody_from_writing() {
     drop(allow);
     assert_eq!(importing.join().unwrap().unwrap().added, 0);
 }
+
+#[test]
+fn a_copy_has_all_scopes_and_nothing_is_written_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, copy) = (folder.path().join("memory.db"), folder.path().join("copy.db"));
+    let memory = SqliteMemory::open(&path).unwrap();
+    let places =
+        [(HERE, Scope::Workspace), (HERE, Scope::Session), ("other/support/triage/s1", Scope::Tenant)];
+    for (place, scope) in places {
+        wait(create(&memory, &scopes(place, scope), observation(1, "e", &format!("kept {scope}"))));
+    }
+    // What another process is writing is not in it, and does not hold it up.
+    let other = Connection::open(&path).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE; UPDATE scope SET word_count = 0;").unwrap();
+    memory.copy(&copy).unwrap();
+    other.execute_batch("ROLLBACK").unwrap();
+    let before = fs::read(&copy).unwrap();
+    let refused = memory.copy(&copy).unwrap_err();
+    assert!(matches!(refused, OpenError::Copy(_)), "{refused}");
+    assert_eq!(fs::read(&copy).unwrap(), before);
+    assert_eq!(SqliteMemory::examine(&copy).unwrap(), [""; 0]);
+    let copied = SqliteMemory::open(&copy).unwrap();
+    for (place, scope) in places {
+        assert_eq!(
+            wait(search(&copied, &scopes(place, scope), "kept")),
+            wait(search(&memory, &scopes(place, scope), "kept"))
+        );
+        assert!(!wait(search(&copied, &scopes(place, scope), "kept")).is_empty());
+    }
+}
+
+#[test]
+fn an_examination_finds_damage_and_changes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("memory.db");
+    let memory = SqliteMemory::open(&path).unwrap();
+    for operation in 0..40 {
+        wait(create(
+            &memory,
+            &scopes(HERE, Scope::Workspace),
+            observation(operation, &format!("e{operation}"), "kept text"),
+        ));
+    }
+    assert_eq!(SqliteMemory::examine(&path).unwrap(), [""; 0], "while it is open elsewhere");
+    drop(memory);
+    let sound = fs::read(&path).unwrap();
+    assert_eq!(SqliteMemory::examine(&path).unwrap(), [""; 0]);
+    assert_eq!(fs::read(&path).unwrap(), sound);
+    let find = |bytes: &[u8]| {
+        fs::write(&path, bytes).unwrap();
+        let findings = SqliteMemory::examine(&path).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), bytes);
+        findings
+    };
+    assert_ne!(find(&sound[..sound.len() / 2]), [""; 0], "half of it");
+    assert_ne!(find(&sound[..sound.len() - 4096]), [""; 0], "all but a page");
+    assert_ne!(find(&sound[..100]), [""; 0], "the header alone");
+    assert_ne!(find(b"nothing of the kind, and longer than a header is"), [""; 0], "another file");
+    let mut torn = sound.clone();
+    torn[4096 * 3..4096 * 4].fill(0);
+    assert_ne!(find(&torn), [""; 0], "a page of zeros");
+    fs::write(&path, &sound).unwrap();
+    let connection = Connection::open(&path).unwrap();
+    connection.execute_batch("PRAGMA foreign_keys = OFF; DELETE FROM entity WHERE name = 'e7';").unwrap();
+    drop(connection);
+    let findings = SqliteMemory::examine(&path).unwrap();
+    assert!(findings.iter().any(|finding| finding.contains("refers to one that is missing")), "{findings:?}");
+}

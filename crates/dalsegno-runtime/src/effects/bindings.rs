@@ -42,7 +42,9 @@ pub(crate) struct Bindings {
     recording: Option<Arc<Recording>>,
     tools: BTreeMap<ToolName, (ToolDescription, Arc<dyn Tool>)>,
     models: Mutex<Opened>,
-    memory: OnceCell<Arc<dyn Memory>>,
+    memory: OnceCell<Opening>,
+    /// The tenants whose memory has its seeds.
+    seeded: Cells<String, ()>,
     #[cfg(feature = "wasm")]
     modules: Modules,
     /// Tool servers that are programs are not started.
@@ -66,7 +68,8 @@ impl Bindings {
             recording: None,
             tools,
             models: Mutex::new(Opened { given: models, ..Opened::default() }),
-            memory: memory.map_or_else(OnceCell::new, |memory| OnceCell::new_with(Some(memory))),
+            memory: OnceCell::new_with(memory.map(Opening::Given)),
+            seeded: Cells::default(),
             #[cfg(feature = "wasm")]
             modules: Modules::default(),
             no_programs: false,
@@ -198,20 +201,32 @@ impl Bindings {
         endpoint.with_aws_key(aws)
     }
 
-    /// The memory, with its seeds.
-    pub(crate) async fn memory(&self) -> Result<Arc<dyn Memory>, OpenError> {
-        self.memory.get_or_try_init(|| self.open_memory()).await.cloned()
+    /// The memory, with the seeds of a tenant.
+    pub(crate) async fn memory(&self, tenant: &str) -> Result<Arc<dyn Memory>, OpenError> {
+        match self.memory.get_or_try_init(|| self.open_memory()).await? {
+            Opening::Given(memory) => Ok(Arc::clone(memory)),
+            Opening::File(memory) => {
+                let seeded = self.seeded.get(tenant.to_owned());
+                seeded.get_or_try_init(|| self.seed(memory, tenant)).await?;
+                Ok(Arc::new(memory.clone()))
+            }
+        }
     }
 
-    async fn open_memory(&self) -> Result<Arc<dyn Memory>, OpenError> {
+    async fn open_memory(&self) -> Result<Opening, OpenError> {
         let path = &self.settings.memory.path;
         make_folder(path.parent().unwrap_or(&self.root))?;
-        let memory = SqliteMemory::open(path)?;
-        let principal = Principal::new(DEFAULT_TENANT, WORKSPACE, WORKSPACE, WORKSPACE)
-            .expect("the names of the seeds' principal are names");
-        let scopes = ScopeResolver.resolve(&principal, Scope::Workspace);
+        Ok(Opening::File(SqliteMemory::open(path)?))
+    }
+
+    /// Takes the seed files into the memory of a tenant, as far as it does not have them. Nothing crosses from one tenant to another,
+    /// so each has its own.
+    async fn seed(&self, memory: &SqliteMemory, tenant: &str) -> Result<(), OpenError> {
         for seed in &self.settings.memory.seeds {
             let failed = |message: String| OpenError::Seeds { path: seed.clone(), message };
+            let principal = Principal::new(tenant, WORKSPACE, WORKSPACE, WORKSPACE)
+                .map_err(|error| failed(error.to_string()))?;
+            let scopes = ScopeResolver.resolve(&principal, Scope::Workspace);
             let mut file = std::fs::File::open(seed).map_err(|error| failed(error.to_string()))?;
             // Hashing a file takes a hundredth of the time that its lines take.
             let mut hasher = blake3::Hasher::new();
@@ -223,9 +238,9 @@ impl Bindings {
             file.rewind().map_err(|error| failed(error.to_string()))?;
             let counts = memory.seed(&scopes, BufReader::new(file), SystemClock.now().as_millis()).await;
             let counts = counts.map_err(|error| failed(error.to_string()))?;
-            tracing::debug!(path = %seed.display(), ?counts, "memory seeds");
+            tracing::debug!(path = %seed.display(), tenant, ?counts, "memory seeds");
         }
-        Ok(Arc::new(memory))
+        Ok(())
     }
 
     /// The tool server of this name, loaded.
@@ -301,6 +316,14 @@ impl Bindings {
         }
         Ok(catalogue)
     }
+}
+
+/// The memory that was opened.
+enum Opening {
+    /// One that a program gave, as it is.
+    Given(Arc<dyn Memory>),
+    /// The workspace's own file, which has seeds.
+    File(SqliteMemory),
 }
 
 /// The models that were opened.

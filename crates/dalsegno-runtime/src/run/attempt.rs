@@ -140,7 +140,8 @@ impl Attempt {
 
     /// The memory; opening it, with its seeds, is not part of an operation's time.
     async fn memory(&self) -> Result<Arc<dyn Memory>, AttemptError> {
-        self.context.bindings.memory().await.map_err(|error| certain(FailureCode::Internal, describe(&error)))
+        let RunContext { bindings, tenant, .. } = &*self.context;
+        bindings.memory(tenant).await.map_err(|error| certain(FailureCode::Internal, describe(&error)))
     }
 
     /// The session of the tool's server, and the tool's name there; nothing is sent yet.

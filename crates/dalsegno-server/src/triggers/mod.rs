@@ -291,7 +291,8 @@ fn digest(body: &[u8]) -> String {
 /// The body as JSON.
 fn content(headers: &HeaderMap, body: &[u8]) -> Result<Value, Problem> {
     if body.is_empty() {
-        return Ok(Value::Null);
+        let detail = "the body is empty, which is no JSON";
+        return Err(Problem::new(Code::BadRequest, detail, "send the delivery as JSON").at("", detail));
     }
     let kind = params::header(headers, CONTENT_TYPE.as_str())?.unwrap_or_default().to_ascii_lowercase();
     let kind = body::essence(kind.as_bytes());

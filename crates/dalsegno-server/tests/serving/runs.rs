@@ -56,6 +56,24 @@ async fn the_same_start_happens_once_and_another_one_under_its_key_is_a_conflict
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_model_that_does_not_exist_starts_nothing_and_leaves_its_key_free() {
+    let world = World::new().await;
+    let acme = world.all("acme");
+    let headers = [("idempotency-key", "k-1"), ("prefer", "wait=30")];
+    let body = json!({ "agent": "echo", "text": "x", "model": "nope" });
+    let refused = acme.post_with("/v1/runs", &headers, &body).await;
+    refused.is_problem(422, "invalid");
+    assert_eq!(refused.json()["violations"][0]["pointer"], "/model", "{refused:?}");
+    assert_eq!(world.runs().await, 0);
+    let body = json!({ "agent": "echo", "text": "x" });
+    let started = acme.post_with("/v1/runs", &headers, &body).await;
+    assert_eq!(started.status, 201);
+    let fork = format!("/v1/runs/{}/fork", started.json()["run_id"].as_str().unwrap());
+    acme.post_with(&fork, &[], &json!({ "at": 1, "model": "nope" })).await.is_problem(422, "invalid");
+    assert_eq!(world.runs().await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pages_show_every_run_once_while_runs_are_added() {
     let world = World::new().await;
     let acme = world.all("acme");

@@ -35,13 +35,21 @@ signature = "token"
 token_header = "X-Alert-Token"
 id_header = "X-Alert-Id"
 secret = { file = "alerts.secret" }
-session = "{{body.session}}"
+session = "{{body.session ?? ''}}"
 
 [triggers.plain]
 agent = "tell"
 signature = "token"
 token_header = "Authorization"
 secret = { file = "alerts.secret" }
+
+[triggers.tickets]
+agent = "tell"
+signature = "token"
+token_header = "Authorization"
+secret = { file = "alerts.secret" }
+text = "{{body.ticket.text}}{{body.ticket.note ?? ''}}"
+session = "ticket-{{body.ticket.id}}"
 
 [triggers.lost]
 agent = "tell"
@@ -142,7 +150,8 @@ async fn a_delivery_that_comes_five_times_at_once_starts_one_run() {
     let id = run(&all[0]);
     world.all("acme").get(&format!("/v1/runs/{id}?wait=30")).await;
     // Its id names a delivery, also when it says something else by now, and its run has ended.
-    let again = issue(&outside, "one", &json!({ "action": "opened", "issue": { "number": 8 } })).await;
+    let again =
+        issue(&outside, "one", &json!({ "action": "opened", "issue": { "number": 8, "title": "x" } })).await;
     assert_eq!((again.status, run(&again)), (200, id), "{again:?}");
     assert_eq!(again.header("idempotency-replayed").as_deref(), Some("true"));
     assert_eq!(world.runs().await, 1);
@@ -268,16 +277,16 @@ async fn without_an_id_the_body_names_the_delivery() {
     assert_eq!((first.status, again.status, other.status), (202, 200, 202));
     assert_eq!(run(&first), run(&again));
     assert_ne!(run(&first), run(&other));
-    // An empty body is one as well.
-    assert_eq!(send(b"").await.status, 202);
-    assert_eq!(world.runs().await, 3);
+    // An empty body is no JSON.
+    send(b"").await.is_problem(400, "bad_request");
+    assert_eq!(world.runs().await, 2);
     // The trigger that names a header for it takes no delivery without.
     deliver(&outside, "/triggers/alerts", &[("x-alert-token", TOKEN)], b"{}")
         .await
         .is_problem(400, "bad_request");
     // The same id is another delivery for another trigger.
     assert_eq!(alert(&outside, "1", "{}").await.status, 202);
-    assert_eq!(world.runs().await, 4);
+    assert_eq!(world.runs().await, 3);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -392,4 +401,32 @@ async fn a_token_that_comes_back_in_a_body_is_not_recorded_and_deliveries_are_co
         assert!(metrics.contains(line), "{line}: {metrics}");
     }
     assert!(metrics.contains("result=\"refused\"} 1") && !metrics.contains("never-heard-of"), "{metrics}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_delivery_without_a_value_that_is_read_starts_nothing() {
+    let world = world().await;
+    let outside = world.without_key();
+    let bearer = format!("Bearer {TOKEN}");
+    let send = async |body: &str| {
+        deliver(&outside, "/triggers/tickets", &[("authorization", &bearer)], body.as_bytes()).await
+    };
+    for body in [
+        r#"{"ticket":{"text":"x"}}"#,
+        r#"{"ticket":{"text":"x","id":null}}"#,
+        r#"{"ticket":{"text":"x","id":""}}"#,
+        r#"{"ticket":{"id":1}}"#,
+        r#"{"ticket":7}"#,
+        "{}",
+        "null",
+        "[]",
+    ] {
+        send(body).await.is_problem(422, "invalid");
+    }
+    assert_eq!(world.runs().await, 0);
+    // What is there is not missing, also where it says nothing.
+    for body in [r#"{"ticket":{"text":null,"id":0}}"#, r#"{"ticket":{"text":"","id":"b"}}"#] {
+        assert_eq!(send(body).await.status, 202, "{body}");
+    }
+    assert_eq!(world.runs().await, 2);
 }

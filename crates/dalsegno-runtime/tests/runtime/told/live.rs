@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use dalsegno_core::{AgentRequest, EffectClass};
+use dalsegno_memory::{Delete, Memory as _, SearchQuery};
 use dalsegno_runtime::{
-    Engine, EngineError, Look, RunReport, Settlement, StartOptions, WorkerEvent, WorkerOptions,
+    Engine, EngineError, Look, MemoryPlace, RunReport, Settlement, StartOptions, WorkerEvent, WorkerOptions,
 };
 use serde_json::json;
 
@@ -155,7 +156,7 @@ async fn a_seed_file_is_taken_in_once_and_again_when_it_has_changed() {
     let seeds = world.path().join("seeds.jsonl");
     let line = |text: &str| format!("{}\n", json!({"entity": "a", "type": "t", "text": text}));
     std::fs::write(&seeds, line("one")).unwrap();
-    world.engine().await.memory().await.unwrap();
+    world.engine().await.memory(&MemoryPlace::default()).await.unwrap();
     let writer = rusqlite::Connection::open(world.path().join(".dalsegno/memory.db")).unwrap();
     let count =
         || -> i64 { writer.query_row("SELECT count(*) FROM observation", [], |row| row.get(0)).unwrap() };
@@ -163,10 +164,48 @@ async fn a_seed_file_is_taken_in_once_and_again_when_it_has_changed() {
     // While another process writes, the memory is opened at once: nothing is to be taken in.
     writer.execute_batch("BEGIN IMMEDIATE").unwrap();
     let engine = world.engine().await;
-    let opened = tokio::time::timeout(Duration::from_secs(8), engine.memory()).await;
+    let place = MemoryPlace::default();
+    let opened = tokio::time::timeout(Duration::from_secs(8), engine.memory(&place)).await;
     opened.expect("it waits for its turn to write").unwrap();
     writer.execute_batch("ROLLBACK").unwrap();
     std::fs::write(&seeds, line("one") + &line("two")).unwrap();
-    world.engine().await.memory().await.unwrap();
+    world.engine().await.memory(&MemoryPlace::default()).await.unwrap();
     assert_eq!(count(), 2);
+}
+
+#[tokio::test]
+async fn each_tenant_begins_with_the_seeds_and_keeps_what_it_writes_to_itself() {
+    let world = World::new("[[steps]]\nid = \"found\"\nmemory_search = { query = \"charge\" }\n\n[[steps]]\nrespond = \"{{steps.found}}\"\n")
+        .settings("[memory]\nseeds = [\"seeds.jsonl\"]\n");
+    let line = json!({"entity": "refunds", "type": "rule", "text": "refund the second charge"});
+    std::fs::write(world.path().join("seeds.jsonl"), line.to_string()).unwrap();
+    std::fs::create_dir(world.path().join("tenants")).unwrap();
+    let tenant = |name: &str| {
+        std::fs::write(world.path().join(format!("tenants/{name}.toml")), format!("name = \"{name}\"\n"))
+            .unwrap();
+    };
+    tenant("acme");
+    let texts = async |engine: &Engine, name: Option<&str>| {
+        let place = MemoryPlace { tenant: name.map(str::to_owned), ..MemoryPlace::default() };
+        let memory = engine.memory(&place).await.unwrap();
+        let scopes = engine.memory_scopes(&place).unwrap();
+        let hits = memory.search(&scopes, &SearchQuery::new("charge")).await.unwrap();
+        hits.into_iter().map(|hit| hit.text).collect::<Vec<_>>()
+    };
+    let engine = world.engine().await;
+    // The run comes first: nothing but its tenant's name leads to the seeds.
+    assert!(answer(&run(&engine, "acme").await).contains("refund the second charge"));
+    assert_eq!(texts(&engine, None).await, ["refund the second charge"]);
+
+    // One that is deleted for a tenant stays deleted for it alone, and a tenant that is new has all.
+    let place = MemoryPlace { tenant: Some("acme".to_owned()), ..MemoryPlace::default() };
+    let scopes = engine.memory_scopes(&place).unwrap();
+    let memory = engine.memory(&place).await.unwrap();
+    memory.delete(&scopes, &Delete::Entity { name: "refunds".to_owned() }).await.unwrap();
+    drop((memory, engine));
+    tenant("later");
+    let engine = world.engine().await;
+    assert_eq!(texts(&engine, Some("acme")).await, [""; 0]);
+    assert_eq!(texts(&engine, Some("later")).await, ["refund the second charge"]);
+    assert_eq!(texts(&engine, None).await, ["refund the second charge"]);
 }
