@@ -106,7 +106,11 @@ impl Heard {
             LiveNews::Withdrawn { .. } => self.cannot("its provider took back a call of a tool"),
             LiveNews::Ended { by, .. } => self.over(state, *by, at),
             LiveNews::Connected => self.since = at,
-            LiveNews::Taken { .. } | LiveNews::Refused { .. } | LiveNews::Played { .. } | LiveNews::Woke => {}
+            LiveNews::Counted { .. }
+            | LiveNews::Taken { .. }
+            | LiveNews::Refused { .. }
+            | LiveNews::Played { .. }
+            | LiveNews::Woke => {}
         }
         self.latest = at;
     }

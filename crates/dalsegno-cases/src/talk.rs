@@ -95,6 +95,7 @@ impl Talk {
             | LiveNews::SpeechStopped
             | LiveNews::ResponseBegan { .. }
             | LiveNews::ResponseEnded { .. }
+            | LiveNews::Counted { .. }
             | LiveNews::Withdrawn { .. }
             | LiveNews::Taken { .. }
             | LiveNews::Refused { .. }

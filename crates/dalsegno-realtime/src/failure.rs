@@ -17,8 +17,9 @@ pub(crate) enum Meaning {
     Refused,
 }
 
-/// Codes after which no further attempt helps: a key, money, a model.
-const FATAL: [&str; 12] = [
+/// Codes after which no further attempt helps: a key, money, a model. `model_failed` is said of a model of the workspace that plays the
+/// live model, once all its attempts have failed.
+const FATAL: [&str; 13] = [
     "account_deactivated",
     "authentication_error",
     "beta_api_shape_disabled",
@@ -27,6 +28,7 @@ const FATAL: [&str; 12] = [
     "insufficient_quota",
     "invalid_api_key",
     "invalid_model",
+    "model_failed",
     "model_not_found",
     "permission_error",
     "unsupported_country_region_territory",

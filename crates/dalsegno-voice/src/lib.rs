@@ -11,8 +11,10 @@
 mod call;
 mod caller;
 mod line;
+mod own;
 mod socket;
 
 pub use call::Call;
 pub use caller::Caller;
 pub use line::{Line, LineError};
+pub use own::WORD;

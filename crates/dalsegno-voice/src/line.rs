@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use dalsegno_core::{AgentName, AgentRequest, Surface};
+use dalsegno_core::{AgentConfig, AgentName, AgentRequest, AgentState, RunId, Surface};
 use dalsegno_realtime::{LiveSession, Settings};
 use dalsegno_runtime::{Conversation, Engine, EngineError, StartOptions};
 use tokio::sync::{Semaphore, mpsc};
 
-use crate::call::{Call, Carrier};
+use crate::call::{Call, Carrier, Provider};
 use crate::socket::Endpoint;
 
 /// How much of the caller may wait.
-const CALLER_MAX: usize = 64;
+pub(crate) const CALLER_MAX: usize = 64;
 
 /// Why there is no call.
 #[derive(Debug, thiserror::Error)]
@@ -99,20 +99,26 @@ impl Line {
         };
         let conversation = engine.converse(agent, Surface::Realtime, request, options).await?;
         let Conversation { handle, news, commands } = conversation;
-        let run = handle.run();
-        let settings = async {
-            let config = engine.journal().configuration(run).await?;
-            let fold = engine.journal().fold_from_snapshot(run, &config).await?;
-            Ok(Settings::of(&config, fold.state()))
-        };
-        let settings = settings.await.map_err(EngineError::History)?;
+        let (config, state) = standing(engine, handle.run()).await?;
         let (caller, said) = mpsc::channel(CALLER_MAX);
-        let session = LiveSession::new(settings);
-        let carrier = Carrier::new(session, Arc::clone(&self.endpoint), news, commands, said);
+        let session = LiveSession::new(Settings::of(&config, &state));
+        let provider = Provider::Remote(Arc::clone(&self.endpoint));
+        let carrier = Carrier::new(session, provider, news, commands, said);
         let carried = tokio::spawn(async move {
             carrier.carry().await;
             drop(room);
         });
-        Ok(Call { handle, caller, carried })
+        Ok(Call { handle, caller, spoken: None, carried })
     }
+}
+
+/// What a call began with, and how it stands in the journal.
+pub(crate) async fn standing(
+    engine: &Engine,
+    run: RunId,
+) -> Result<(Arc<AgentConfig>, AgentState), EngineError> {
+    let config = engine.journal().configuration(run).await.map_err(EngineError::History)?;
+    let fold = engine.journal().fold_from_snapshot(run, &config).await.map_err(EngineError::History)?;
+    let state = fold.state().clone();
+    Ok((config, state))
 }

@@ -44,7 +44,7 @@ pub(crate) struct CallTextArgs {
     #[arg(long, value_name = "NAME")]
     pub(crate) line: Option<String>,
     /// What the caller and the live model do, as TOML: one `[[turns]]` for each thing. With `--line`, only what the caller does
-    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, required_unless_present = "line")]
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) script: Option<PathBuf>,
     /// Structured input, which templates read as `request.data`
     #[arg(long, value_name = "JSON|@FILE")]

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use dalsegno_core::{AgentRequest, LiveCommand, LiveNews, Surface};
 use dalsegno_models::{CallerTurn, LiveScript, LiveTwin};
 use dalsegno_runtime::{Conversation, Engine, EngineError, StartOptions};
-use dalsegno_voice::{Call, Caller, Line};
+use dalsegno_voice::{Call, Caller, Line, WORD};
 use dalsegno_wire::Events;
 use tokio::sync::mpsc;
 
@@ -43,10 +43,8 @@ async fn text(args: &CallTextArgs, context: &mut Context<'_>) -> Result<Exit, Er
     let workspace = context.workspace()?;
     let engine = context.build(Engine::builder(), workspace).await?;
     match (&args.line, script) {
-        (Some(line), script) => over_line(args, line, script, request, options, engine, context).await,
         (None, Some(script)) => written_down(args, script, request, options, engine, context).await,
-        // The arguments ask for one of them.
-        (None, None) => Ok(Exit::BadInput),
+        (_, script) => spoken(args, script, request, options, engine, context).await,
     }
 }
 
@@ -80,23 +78,35 @@ async fn written_down(
 /// How long the socket of a call that is over may take to close.
 const CLOSING: Duration = Duration::from_secs(2);
 
-/// Carries a call to a real live model. The caller is the person at the terminal, a pipe or a script.
-async fn over_line(
+/// Carries a call to a real live model, over a line or by hand. The caller is the person at the terminal, a pipe or a script.
+async fn spoken(
     args: &CallTextArgs,
-    line: &str,
     script: Option<LiveScript>,
     request: AgentRequest,
     options: StartOptions,
     engine: Engine,
     context: &mut Context<'_>,
 ) -> Result<Exit, Error> {
-    let line = Line::open(&engine, line).map_err(Error::VoiceLine)?;
+    let types = script.is_none() && std::io::stdin().is_terminal();
+    let line =
+        args.line.as_ref().map(|line| Line::open(&engine, line)).transpose().map_err(Error::VoiceLine)?;
     let mut follow = follow::Follow::begin(context)?;
+    let begins = async {
+        match &line {
+            Some(line) => line.call(&engine, &args.agent, request, options).await.map_err(Error::VoiceLine),
+            None => {
+                // Words take time where somebody may interrupt them.
+                let word = if types { WORD } else { Duration::ZERO };
+                Ok(Call::by_hand(&engine, &args.agent, request, options, word).await?)
+            }
+        }
+    };
     let call = tokio::select! {
-        call = line.call(&engine, &args.agent, request, options) => call.map_err(Error::VoiceLine)?,
+        call = begins => call?,
         () = follow.wished() => return Err(Error::Stopped),
     };
-    let Call { handle, caller, carried } = call;
+    let Call { handle, caller, spoken, carried } = call;
+    let mut follow = follow.with_spoken(spoken);
     let mut events = Events::new(handle.run());
     if !handle.is_new() && follow.needs_history(context) {
         let records =
@@ -108,7 +118,7 @@ async fn over_line(
             let (turns, left_out) = script.into_caller();
             if left_out > 0 {
                 context.output.note(format!(
-                    "{left_out} `model` turns of the script are left out: the live model of the line speaks for itself"
+                    "{left_out} `model` turns of the script are left out: the live model speaks for itself"
                 ));
             }
             tokio::spawn(async move {
@@ -120,7 +130,6 @@ async fn over_line(
             });
         }
         None => {
-            let types = std::io::stdin().is_terminal();
             if types {
                 context.output.note("type what the caller says; Ctrl-D hangs up");
             }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::event::{MAX_DEPTH, depth};
 use crate::id::OperationId;
-use crate::reply::{CallRequest, Validation};
+use crate::reply::{CallRequest, TokenDetails, Validation};
 
 /// Most bytes of one text of a call: what was said, a call's arguments, a reason. What is longer is cut.
 pub const TEXT_BYTES_MAX: usize = 16 * 1_024;
@@ -58,6 +58,13 @@ pub enum LiveNews {
         response: String,
         /// How.
         end: ResponseEnd,
+    },
+    /// What a response took, as its provider counts; it comes before the end of the response.
+    Counted {
+        /// The provider's id of it.
+        response: String,
+        /// The tokens.
+        tokens: LiveTokens,
     },
     /// A completed item of a response asks for a tool.
     Asked {
@@ -119,6 +126,7 @@ impl LiveNews {
             Self::Said { .. } => "said",
             Self::ResponseBegan { .. } => "response_began",
             Self::ResponseEnded { .. } => "response_ended",
+            Self::Counted { .. } => "counted",
             Self::Asked { .. } => "asked",
             Self::Withdrawn { .. } => "withdrawn",
             Self::Digit { .. } => "digit",
@@ -151,6 +159,7 @@ impl LiveNews {
             }
             Self::ResponseBegan { response, .. }
             | Self::ResponseEnded { response, .. }
+            | Self::Counted { response, .. }
             | Self::Played { response } => {
                 if response.len() > ID_BYTES_MAX {
                     return None;
@@ -200,6 +209,21 @@ fn cut(text: &mut String) {
 
 const ELLIPSIS: &str = " […]";
 
+/// What a response of a live model took.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LiveTokens {
+    /// Tokens that it read.
+    pub input: u64,
+    /// Tokens of the response.
+    pub output: u64,
+    /// What some of them were.
+    #[serde(default, skip_serializing_if = "TokenDetails::is_empty")]
+    pub details: TokenDetails,
+    /// Whether no provider counted them: then they are estimated.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub estimated: bool,
+}
+
 /// How a response ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -232,4 +256,6 @@ pub enum Surface {
     Script,
     /// The caller's words reach a session of a provider's Realtime API.
     Realtime,
+    /// The agent's own model plays the live model.
+    Model,
 }

@@ -5,7 +5,9 @@ use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use dalsegno_core::{CommandKind, EndedBy, LiveCommand, LiveNews, OperationId, ResponseEnd, TEXT_BYTES_MAX};
+use dalsegno_core::{
+    CommandKind, EndedBy, LiveCommand, LiveNews, LiveTokens, OperationId, ResponseEnd, TEXT_BYTES_MAX,
+};
 
 use super::{LiveSession, Output};
 use crate::dialogue::{Dialogue, Item};
@@ -282,9 +284,14 @@ impl LiveSession {
 
     pub(super) fn response_done(&mut self, now: u64, done: Done, output: &mut Output) {
         self.talk.retry_at = None;
-        let Done { response, status, text, error } = done;
+        let Done { response, status, text, error, tokens } = done;
         match self.talk.active.take_if(|active| active.id == response) {
-            Some(active) => self.finish(now, active, status, text, output),
+            Some(active) => {
+                if let Some(tokens) = tokens.filter(|tokens| *tokens != LiveTokens::default()) {
+                    output.news.push(LiveNews::Counted { response, tokens });
+                }
+                self.finish(now, active, status, text, output);
+            }
             None => self.counts.stray += 1,
         }
         if let Some(error) = error.filter(|error| Meaning::of(error) == Meaning::Fatal) {

@@ -235,6 +235,7 @@ impl Secrets {
             | LiveNews::SpeechStopped
             | LiveNews::ResponseBegan { response: _, command: _ }
             | LiveNews::ResponseEnded { response: _, end: _ }
+            | LiveNews::Counted { response: _, tokens: _ }
             | LiveNews::Withdrawn { call_id: _ }
             | LiveNews::Digit { digit: _ }
             | LiveNews::Taken { command: _ }

@@ -15,7 +15,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::start::render;
-use super::{Stop, declarative};
+use super::{Stop, declarative, think};
 use crate::action::{AgentAction, Continuation, open};
 use crate::canonical::Canonical;
 use crate::config::{AgentConfig, ModelMind, VoiceSettings};
@@ -23,7 +23,7 @@ use crate::event::Outcome;
 use crate::id::{OperationId, Timestamp};
 use crate::join::{Join, Pending, Then};
 use crate::live::{
-    Answered, Arrival, CommandKind, Digits, Line, Live, LiveCommand, LiveNews, TEXT_BYTES_MAX,
+    Answered, Arrival, CommandKind, Digits, Line, Live, LiveCommand, LiveNews, Surface, TEXT_BYTES_MAX,
 };
 use crate::reply::{ModelReply, ReplyPart, StopReason};
 use crate::response::{RunError, RunErrorCode};
@@ -70,6 +70,9 @@ pub(crate) fn begin(
     }
     state.transcript = transcript;
     state.step = state.step.saturating_add(1);
+    if state.request.surface == Some(Surface::Model) {
+        think::has_room(config, mind, state)?;
+    }
     let mut live = Box::new(Live::begin(state.now, greeting));
     let instructions = instructions.unwrap_or_default();
     let session = LiveCommand::mint(state.namespace, 0, CommandKind::Session { instructions });
@@ -213,6 +216,7 @@ impl Room<'_> {
             }
             LiveNews::ResponseBegan { response, command } => self.response_began(response, command),
             LiveNews::ResponseEnded { response, end } => self.response_ended(&response, end),
+            LiveNews::Counted { response: _, tokens } => self.counted(&tokens),
             LiveNews::Asked { response, call } => self.asked(response, call),
             LiveNews::Withdrawn { call_id } => self.withdrawn(&call_id),
             LiveNews::Digit { digit } => {
