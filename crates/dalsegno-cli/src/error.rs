@@ -128,8 +128,12 @@ pub(crate) enum Error {
     StoppedMeasuring,
     #[error("`{}` could not be removed", path.display())]
     LeftBehind { path: PathBuf, source: io::Error },
-    #[error("missing fork point for run {run}: pass `--at STEP` or `--set OP=FILE`")]
+    #[error(
+        "missing fork point for run {run}: pass `--at STEP` (for a call, `--at TURN`) or `--set OP=FILE`"
+    )]
     NoPlaceToFork { run: String },
+    #[error("run {run} is no call: `--say`, `--line` and `--script` are for forks of calls")]
+    NoCall { run: String },
     #[error("the debugger needs a terminal for its input and its output")]
     NoTerminal,
     #[error("the terminal cannot be used as a screen")]
@@ -381,6 +385,7 @@ impl Error {
             Self::LeftBehind { .. } => failed("unwritable").with_help("remove it by hand: nothing needs it"),
             Self::NoPlaceToFork { run } => bad_input("bad_fork")
                 .with_help(format!("`dalsegno show {run}` lists its steps and operations")),
+            Self::NoCall { .. } => bad_input("bad_fork").with_help("leave them out"),
             Self::NoTerminal => {
                 bad_input("no_terminal").with_help("use `dalsegno show`, whose output can go anywhere")
             }

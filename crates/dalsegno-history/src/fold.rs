@@ -524,6 +524,14 @@ impl Fold {
         Ok(())
     }
 
+    /// Has a call look at all that has come, for one that is forked here. What it asks for then is not recorded.
+    pub(crate) fn catch_up(&mut self) -> Result<(), FoldError> {
+        while self.ended.is_none() && self.state().live().is_some() && self.state().is_ready() {
+            self.advance()?;
+        }
+        Ok(())
+    }
+
     /// Takes a record of the prefix that a fork shares, with some outcomes replaced.
     pub(crate) fn apply_replaced(
         &mut self,

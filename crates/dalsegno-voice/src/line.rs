@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use dalsegno_core::{AgentConfig, AgentName, AgentRequest, AgentState, RunId, Surface};
 use dalsegno_realtime::{LiveSession, Settings};
-use dalsegno_runtime::{Conversation, Engine, EngineError, StartOptions};
-use tokio::sync::{Semaphore, mpsc};
+use dalsegno_runtime::{Conversation, Engine, EngineError, ForkOptions, StartOptions};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use crate::call::{Call, Carrier, Provider};
 use crate::socket::Endpoint;
@@ -94,10 +94,32 @@ impl Line {
         request: AgentRequest,
         options: StartOptions,
     ) -> Result<Call, LineError> {
-        let Ok(room) = Arc::clone(&self.room).try_acquire_owned() else {
-            return Err(LineError::Full { name: self.name.clone(), max_calls: self.max_calls });
-        };
+        let room = self.room()?;
         let conversation = engine.converse(agent, Surface::Realtime, request, options).await?;
+        self.carry(engine, conversation, room).await
+    }
+
+    /// Forks a call: the new one continues over this line.
+    ///
+    /// # Errors
+    /// When the line is full, or the call cannot be forked.
+    pub async fn fork(&self, engine: &Engine, run: RunId, options: ForkOptions) -> Result<Call, LineError> {
+        let room = self.room()?;
+        let conversation = engine.fork_call(run, Surface::Realtime, options).await?;
+        self.carry(engine, conversation, room).await
+    }
+
+    fn room(&self) -> Result<OwnedSemaphorePermit, LineError> {
+        let room = Arc::clone(&self.room).try_acquire_owned();
+        room.map_err(|_| LineError::Full { name: self.name.clone(), max_calls: self.max_calls })
+    }
+
+    async fn carry(
+        &self,
+        engine: &Engine,
+        conversation: Conversation,
+        room: OwnedSemaphorePermit,
+    ) -> Result<Call, LineError> {
         let Conversation { handle, news, commands } = conversation;
         let (config, state) = standing(engine, handle.run()).await?;
         let (caller, said) = mpsc::channel(CALLER_MAX);

@@ -1,11 +1,12 @@
 //! `dalsegno call`: calls of agents that have `[voice]`.
 
 use std::io::IsTerminal as _;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use dalsegno_core::{AgentRequest, LiveCommand, LiveNews, Surface};
+use dalsegno_core::{AgentName, AgentRequest, LiveCommand, LiveNews, RunId, Surface};
 use dalsegno_models::{CallerTurn, LiveScript, LiveTwin};
-use dalsegno_runtime::{Conversation, Engine, EngineError, StartOptions};
+use dalsegno_runtime::{Conversation, Engine, EngineError, ForkOptions, StartOptions};
 use dalsegno_voice::{Call, Caller, Line, WORD};
 use dalsegno_wire::Events;
 use tokio::sync::mpsc;
@@ -15,6 +16,7 @@ use crate::args::{CallArgs, CallTextArgs, CallVerb};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::input;
+use crate::render::text::short;
 
 pub(super) async fn call(args: &CallArgs, context: &mut Context<'_>) -> Result<Exit, Error> {
     match &args.verb {
@@ -22,12 +24,17 @@ pub(super) async fn call(args: &CallArgs, context: &mut Context<'_>) -> Result<E
     }
 }
 
+/// Reads the script of a call.
+pub(super) fn script(path: Option<&Path>) -> Result<Option<LiveScript>, Error> {
+    let read = |path: &Path| {
+        LiveScript::read(path).map_err(|source| Error::LiveScript { path: path.to_owned(), source })
+    };
+    path.map(read).transpose()
+}
+
 /// Calls an agent in text.
 async fn text(args: &CallTextArgs, context: &mut Context<'_>) -> Result<Exit, Error> {
-    let script = args.script.as_ref().map(|path| {
-        LiveScript::read(path).map_err(|source| Error::LiveScript { path: path.clone(), source })
-    });
-    let script = script.transpose()?;
+    let script = script(args.script.as_deref())?;
     let mut request = AgentRequest::text("");
     if let Some(data) = &args.data {
         request.data = input::json(data)?;
@@ -42,31 +49,102 @@ async fn text(args: &CallTextArgs, context: &mut Context<'_>) -> Result<Exit, Er
         StartOptions { session: args.session.clone(), key: args.key.clone(), ..StartOptions::default() };
     let workspace = context.workspace()?;
     let engine = context.build(Engine::builder(), workspace).await?;
-    match (&args.line, script) {
-        (None, Some(script)) => written_down(args, script, request, options, engine, context).await,
-        (_, script) => spoken(args, script, request, options, engine, context).await,
+    let begins = Begins::Anew { agent: args.agent.clone(), request: Box::new(request), options };
+    let said = Said { line: args.line.clone(), script, first: None };
+    carried(begins, said, engine, context).await
+}
+
+/// How a call begins.
+pub(super) enum Begins {
+    /// By itself, or as the one that has the same key.
+    Anew { agent: AgentName, request: Box<AgentRequest>, options: StartOptions },
+    /// As a fork of another call.
+    Fork { run: RunId, options: ForkOptions },
+}
+
+impl Begins {
+    async fn on(self, surface: Surface, engine: &Engine) -> Result<Conversation, EngineError> {
+        match self {
+            Self::Anew { agent, request, options } => {
+                engine.converse(&agent, surface, *request, options).await
+            }
+            Self::Fork { run, options } => engine.fork_call(run, surface, options).await,
+        }
+    }
+
+    /// The same over a line.
+    async fn over(self, line: &Line, engine: &Engine) -> Result<Call, Error> {
+        let call = match self {
+            Self::Anew { agent, request, options } => line.call(engine, &agent, *request, options).await,
+            Self::Fork { run, options } => line.fork(engine, run, options).await,
+        };
+        call.map_err(Error::VoiceLine)
+    }
+
+    /// The run that is forked.
+    fn source(&self) -> Option<RunId> {
+        match self {
+            Self::Anew { .. } => None,
+            Self::Fork { run, .. } => Some(*run),
+        }
+    }
+}
+
+/// Who speaks in a call.
+pub(super) struct Said {
+    /// The line to the live model.
+    pub(super) line: Option<String>,
+    /// What the caller says and, without a line, the live model.
+    pub(super) script: Option<LiveScript>,
+    /// What the caller says first.
+    pub(super) first: Option<String>,
+}
+
+/// Carries a call to its end.
+pub(super) async fn carried(
+    begins: Begins,
+    said: Said,
+    engine: Engine,
+    context: &mut Context<'_>,
+) -> Result<Exit, Error> {
+    match said {
+        Said { line: None, script: Some(script), first } => {
+            let script = match first {
+                Some(first) => script.after(first),
+                None => script,
+            };
+            written_down(begins, script, engine, context).await
+        }
+        said => spoken(begins, said, engine, context).await,
+    }
+}
+
+/// Says which run was forked, if one was.
+fn tell_fork(source: Option<RunId>, run: RunId, context: &mut Context<'_>) {
+    if let Some(source) = source {
+        context.output.note(format_args!("forked call {} as call {}", short(source), short(run)));
     }
 }
 
 /// Carries a call whose caller and live model are written down.
 async fn written_down(
-    args: &CallTextArgs,
+    begins: Begins,
     script: LiveScript,
-    request: AgentRequest,
-    options: StartOptions,
     engine: Engine,
     context: &mut Context<'_>,
 ) -> Result<Exit, Error> {
     let mut follow = follow::Follow::begin(context)?;
     let mut ends = None;
+    let source = begins.source();
     let begins = async {
-        let call = engine.converse(&args.agent, Surface::Script, request, options).await?;
+        let call = begins.on(Surface::Script, &engine).await?;
         let Conversation { handle, news, commands } = call;
         ends = Some((news, commands));
         Ok(handle)
     };
     let handle = follow.until_begun(begins).await?;
     let run = handle.run();
+    tell_fork(source, run, context);
     let carried = ends.map(|(news, commands)| tokio::spawn(carry(LiveTwin::new(script), news, commands)));
     let exit = follow.until_over(&engine, handle, Events::new(run), context).await;
     if let Some(carried) = carried {
@@ -80,24 +158,24 @@ const CLOSING: Duration = Duration::from_secs(2);
 
 /// Carries a call to a real live model, over a line or by hand. The caller is the person at the terminal, a pipe or a script.
 async fn spoken(
-    args: &CallTextArgs,
-    script: Option<LiveScript>,
-    request: AgentRequest,
-    options: StartOptions,
+    begins: Begins,
+    said: Said,
     engine: Engine,
     context: &mut Context<'_>,
 ) -> Result<Exit, Error> {
+    let Said { line, script, first } = said;
     let types = script.is_none() && std::io::stdin().is_terminal();
-    let line =
-        args.line.as_ref().map(|line| Line::open(&engine, line)).transpose().map_err(Error::VoiceLine)?;
+    let line = line.map(|line| Line::open(&engine, &line)).transpose().map_err(Error::VoiceLine)?;
     let mut follow = follow::Follow::begin(context)?;
+    let source = begins.source();
     let begins = async {
         match &line {
-            Some(line) => line.call(&engine, &args.agent, request, options).await.map_err(Error::VoiceLine),
+            Some(line) => begins.over(line, &engine).await,
             None => {
                 // Words take time where somebody may interrupt them.
                 let word = if types { WORD } else { Duration::ZERO };
-                Ok(Call::by_hand(&engine, &args.agent, request, options, word).await?)
+                let conversation = begins.on(Surface::Model, &engine).await?;
+                Ok(Call::by_hand(&engine, conversation, word).await?)
             }
         }
     };
@@ -106,12 +184,17 @@ async fn spoken(
         () = follow.wished() => return Err(Error::Stopped),
     };
     let Call { handle, caller, spoken, carried } = call;
+    tell_fork(source, handle.run(), context);
     let mut follow = follow.with_spoken(spoken);
     let mut events = Events::new(handle.run());
     if !handle.is_new() && follow.needs_history(context) {
         let records =
             engine.journal().inspect(handle.run(), None).await.map_err(EngineError::History)?.records;
         follow.catch_up(&records, &mut events);
+    }
+    if let Some(text) = first {
+        // A call that is over by now has no caller any more.
+        let _ = caller.send(Caller::Turn(CallerTurn::Says { text, after: None })).await;
     }
     match script {
         Some(script) => {

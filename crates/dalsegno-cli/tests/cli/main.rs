@@ -23,6 +23,7 @@ mod forced;
 mod gate;
 mod generated;
 mod guest;
+mod hands;
 mod init;
 mod library;
 mod line;

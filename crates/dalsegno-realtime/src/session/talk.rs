@@ -11,7 +11,7 @@ use dalsegno_core::{
 
 use super::{LiveSession, Output};
 use crate::dialogue::{Dialogue, Item};
-use crate::failure::Meaning;
+use crate::failure::{Meaning, OWN_MODEL_FAILED};
 use crate::sent;
 use crate::taken::{Done, Error, Metadata, Status};
 
@@ -379,7 +379,12 @@ impl LiveSession {
     }
 
     pub(super) fn refused_for_good(&mut self, now: u64, error: &Error) -> Output {
-        self.end(now, EndedBy::Provider, &alloc::format!("{}: {}", error.code(), error.message()))
+        let reason = match error.code() {
+            // The message names the model.
+            OWN_MODEL_FAILED => error.message(),
+            code => alloc::format!("{code}: {}", error.message()),
+        };
+        self.end(now, EndedBy::Provider, &reason)
     }
 }
 

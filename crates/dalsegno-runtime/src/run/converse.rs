@@ -34,7 +34,7 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    fn new() -> (Self, mpsc::Sender<LiveNews>, mpsc::UnboundedReceiver<LiveCommand>) {
+    pub(crate) fn new() -> (Self, mpsc::Sender<LiveNews>, mpsc::UnboundedReceiver<LiveCommand>) {
         let (news, news_in) = mpsc::channel(NEWS_MAX);
         let (commands, commands_out) = mpsc::unbounded_channel();
         (Self { news: news_in, commands, sent: BTreeSet::new() }, news, commands_out)

@@ -3,9 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use dalsegno_core::{AgentName, AgentRequest, Surface};
 use dalsegno_realtime::{LiveSession, Settings};
-use dalsegno_runtime::{Conversation, Engine, EngineError, StartOptions};
+use dalsegno_runtime::{Conversation, Engine, EngineError};
 use tokio::sync::mpsc;
 
 use super::OwnModel;
@@ -16,20 +15,17 @@ use crate::line::{CALLER_MAX, standing};
 pub const WORD: Duration = Duration::from_millis(333);
 
 impl Call {
-    /// Begins a call of an agent without a line: the model that its file names plays the live model. Each of its words takes so
-    /// long, and until the last one the caller can interrupt it. With the key of a call that is not over, this process attaches to
-    /// it, as over a line.
+    /// Carries a call that began over [`Surface::Model`](dalsegno_core::Surface::Model), without a line: the model that the agent's
+    /// file names plays the live model. Each of its words takes so long, and until the last one the caller can interrupt it.
+    /// If another process carried the call before, the model reads what was said and done there.
     ///
     /// # Errors
-    /// When there is no such agent, it has no `[voice]`, another process performs the call, or it cannot be written down.
+    /// When what was said cannot be read.
     pub async fn by_hand(
         engine: &Engine,
-        agent: &AgentName,
-        request: AgentRequest,
-        options: StartOptions,
+        conversation: Conversation,
         word: Duration,
     ) -> Result<Self, EngineError> {
-        let conversation = engine.converse(agent, Surface::Model, request, options).await?;
         let Conversation { handle, news, commands } = conversation;
         let (config, state) = standing(engine, handle.run()).await?;
         let (caller, said) = mpsc::channel(CALLER_MAX);

@@ -58,6 +58,8 @@ pub(super) struct Player {
     instructions: String,
     past: Past,
     active: Option<Response>,
+    /// What was said or done during the response: the model reads it after its own words.
+    meanwhile: Vec<Value>,
     responses: u64,
     calls: u64,
     frames: VecDeque<String>,
@@ -74,6 +76,7 @@ impl Player {
             instructions: String::new(),
             past: Past::default(),
             active: None,
+            meanwhile: Vec::new(),
             responses: 0,
             calls: 0,
             frames: VecDeque::from([created.to_string()]),
@@ -108,7 +111,10 @@ impl Player {
                 None
             }
             "conversation.item.create" => {
-                self.put(&frame["item"]);
+                match self.active {
+                    Some(_) => self.meanwhile.push(frame["item"].clone()),
+                    None => self.put(&frame["item"]),
+                }
                 self.send(&json!({ "type": "conversation.item.added", "item": frame["item"] }));
                 None
             }
@@ -237,6 +243,15 @@ impl Player {
             "type": "response.done",
             "response": { "id": &active.id, "status": "failed", "metadata": &active.metadata, "status_details": { "error": error } },
         }));
+        self.ended(ModelReply::new(Vec::new(), StopReason::End), Vec::new());
+    }
+
+    /// A response has ended with this reply; what happened meanwhile comes after it.
+    fn ended(&mut self, reply: ModelReply, ids: Vec<String>) {
+        self.past.replied(reply, ids);
+        for item in std::mem::take(&mut self.meanwhile) {
+            self.put(&item);
+        }
     }
 
     /// When the next word is to be spoken, or the response ends.
@@ -279,7 +294,7 @@ impl Player {
         }
         let done = json!({ "id": &active.id, "status": status, "metadata": active.metadata, "usage": usage });
         self.send(&json!({ "type": "response.done", "response": done }));
-        self.past.replied(without_calls(reply, &ids), ids);
+        self.ended(without_calls(reply, &ids), ids);
     }
 
     /// Ends the response where it is.
@@ -293,7 +308,7 @@ impl Player {
         self.send(&json!({ "type": "response.done", "response": done }));
         let (reply, ids) =
             whole.unwrap_or_else(|| (ModelReply::new(Vec::new(), StopReason::End), Vec::new()));
-        self.past.replied(as_far_as_said(without_calls(reply, &ids), &said), ids);
+        self.ended(as_far_as_said(without_calls(reply, &ids), &said), ids);
     }
 
     /// What the active response has taken, for a call that ends now: its id and its tokens.
@@ -364,3 +379,6 @@ fn as_far_as_said(mut reply: ModelReply, said: &str) -> ModelReply {
     }
     reply
 }
+
+#[cfg(test)]
+mod tests;
