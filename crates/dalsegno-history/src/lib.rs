@@ -31,6 +31,7 @@ mod kind;
 mod latest;
 mod line;
 mod lineage;
+mod moments;
 mod progress;
 mod replay;
 mod tasks;
@@ -58,6 +59,7 @@ pub use kind::ErrorKind;
 pub use latest::Latest;
 pub use line::Descendant;
 pub use lineage::successor;
+pub use moments::Moment;
 pub use progress::{LONGEST_BACKOFF, Progress, Situation, comes_later, suspend};
 #[cfg(feature = "disk")]
 pub use replay::several_at_once;

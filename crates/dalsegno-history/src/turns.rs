@@ -1,8 +1,9 @@
 //! The turns of a call: who said what, and what was asked for.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use dalsegno_core::{AgentConfig, LiveNews, OperationId, RunId, Timestamp};
+use dalsegno_core::{AgentConfig, Digest, LiveNews, OperationId, Outcome, RunId, Timestamp};
 use dalsegno_store::{Body, Record};
 use serde::Serialize;
 use serde_json::Value;
@@ -77,8 +78,9 @@ pub struct Turns {
     found: Vec<Turn>,
     /// Turns before these, of the call that this one is a fork of.
     before: u64,
-    /// The response that is under way, and where it or the caller's words began.
-    response: Option<String>,
+    /// The response that ended last, with its turn if it had one.
+    ended: Option<(String, Option<usize>)>,
+    /// Where the response that is under way, or the caller's words, began.
     began: Option<Place>,
     /// The turn of the live model that is not over.
     open: bool,
@@ -94,16 +96,20 @@ impl Turns {
     pub fn hear(&mut self, record: &Record) {
         if let Body::Conversed { news } = &record.body {
             for (within, one) in (0..).zip(news) {
-                self.news(record.at, Place { seq: record.seq, within }, one);
+                self.hear_one(record, within, one);
             }
         }
+    }
+
+    /// Hears one of the news of a record.
+    pub(crate) fn hear_one(&mut self, record: &Record, within: u32, news: &LiveNews) {
+        self.news(record.at, Place { seq: record.seq, within }, news);
     }
 
     fn news(&mut self, at: Timestamp, place: Place, news: &LiveNews) {
         match news {
             LiveNews::SpeechStarted => self.began = Some(place),
-            LiveNews::ResponseBegan { response, .. } => {
-                self.response = Some(response.clone());
+            LiveNews::ResponseBegan { .. } => {
                 self.began = Some(place);
                 self.open = false;
             }
@@ -120,19 +126,19 @@ impl Turns {
             LiveNews::Asked { response, call } => {
                 let (call_id, name) = (call.call_id.clone(), call.name.clone());
                 let call = TurnCall { call_id, name, arguments: call.arguments.clone() };
-                if !self.open && self.response.as_ref() == Some(response) {
-                    // It comes after the end of its response.
-                    let mut turns = self.found.iter_mut().rev();
-                    if let Some(turn) = turns.find(|turn| turn.by == Speaker::Agent) {
-                        turn.calls.push(call);
-                        return;
-                    }
+                let ended = self.ended.as_ref().filter(|(ended, _)| ended == response);
+                // It may come after the end of its response.
+                match ended.and_then(|(_, turn)| self.found.get_mut((*turn)?)) {
+                    Some(turn) => turn.calls.push(call),
+                    None => self.of_agent(at, place).calls.push(call),
                 }
-                self.of_agent(at, place).calls.push(call);
             }
-            LiveNews::ResponseEnded { .. } | LiveNews::Lost { .. } | LiveNews::Ended { .. } => {
+            LiveNews::ResponseEnded { response, .. } => {
+                let turn = self.found.len().checked_sub(1).filter(|_| self.open);
+                self.ended = Some((response.clone(), turn));
                 self.open = false;
             }
+            LiveNews::Lost { .. } | LiveNews::Ended { .. } => self.open = false,
             _ => {}
         }
     }
@@ -199,19 +205,104 @@ fn source(records: &[Record]) -> Option<(RunId, Place)> {
     }
 }
 
+/// An effect of a call.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Effect {
+    /// The operation.
+    pub(crate) operation: OperationId,
+    /// How many turns there were when it was asked for.
+    pub(crate) turn: u64,
+    /// What it is.
+    pub(crate) label: String,
+    /// The digest of what is asked for.
+    pub(crate) digest: Digest,
+    /// What came of it.
+    pub(crate) outcome: Option<Outcome>,
+}
+
+/// All that was said and done in a call, with what it shares with the calls that it is a fork of.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Conversation {
+    pub(crate) turns: Vec<Turn>,
+    pub(crate) effects: Vec<Effect>,
+}
+
+impl Conversation {
+    /// Adds the records of one call.
+    fn add(&mut self, records: &[Record]) {
+        let before = self.turns.len() as u64;
+        let mut turns = Turns::after(before);
+        for record in records {
+            turns.hear(record);
+            match (&record.body, record.operation) {
+                (Body::Requested { label, digest, .. }, Some(operation)) => {
+                    let turn = before + turns.found().len() as u64;
+                    let (label, digest) = (label.clone(), *digest);
+                    self.effects.push(Effect { operation, turn, label, digest, outcome: None });
+                }
+                (Body::Resolved { outcome, .. }, Some(id)) => self.settle(id, outcome),
+                (Body::Answered { answer }, Some(id)) => {
+                    if let Some(outcome) = answer.outcome() {
+                        self.settle(id, &outcome);
+                    }
+                }
+                (Body::Forked { overrides, outcomes, .. }, _) => {
+                    for (id, outcome) in overrides.iter().zip(outcomes) {
+                        self.settle(*id, outcome);
+                    }
+                }
+                _ => {}
+            }
+        }
+        self.turns.extend(turns.into_found());
+    }
+
+    fn settle(&mut self, id: OperationId, outcome: &Outcome) {
+        for effect in self.effects.iter_mut().filter(|effect| effect.operation == id) {
+            effect.outcome = Some(outcome.clone());
+        }
+    }
+}
+
 impl Journal {
     /// The turns of a call, with those that it shares with the calls that it is a fork of. None for a run that is no call.
     ///
     /// # Errors
     /// When the run is unknown, or its journal is damaged.
     pub async fn turns(&self, run: RunId) -> Result<Vec<Turn>, HistoryError> {
+        Ok(self.conversation(run).await?.map(|conversation| conversation.turns).unwrap_or_default())
+    }
+
+    /// The first turn that a fork of a call does not share, by what it shares of that call; none for a fork of another run.
+    ///
+    /// # Errors
+    /// When that call is unknown, or its journal is damaged.
+    pub async fn first_own_turn(
+        &self,
+        of: RunId,
+        seq: u64,
+        within: u32,
+    ) -> Result<Option<u64>, HistoryError> {
+        let records = self.store().read(of, 0).await?;
+        if !is_call(&records) {
+            return Ok(None);
+        }
+        let all = self.turns(of).await?.len();
+        let (mut own, mut shared) = (Turns::default(), Turns::default());
+        records.iter().for_each(|record| own.hear(record));
+        until(&records, Place { seq, within }).iter().for_each(|record| shared.hear(record));
+        Ok(Some((all - own.found().len() + shared.found().len() + 1) as u64))
+    }
+
+    /// All that was said and done in a call; nothing for a run that is no call.
+    pub(crate) async fn conversation(&self, run: RunId) -> Result<Option<Conversation>, HistoryError> {
         let mut records = self.store().read(run, 0).await?;
         if !is_call(&records) {
-            return Ok(Vec::new());
+            return Ok(None);
         }
         // The records of the calls before it, the nearest first.
         let mut parts = Vec::new();
-        let mut seen = std::collections::BTreeSet::from([run]);
+        let mut seen = BTreeSet::from([run]);
         while let Some((of, place)) = source(&records) {
             if !seen.insert(of) {
                 return Err(HistoryError::Lineage { run });
@@ -220,13 +311,9 @@ impl Journal {
             records = until(&self.store().read(of, 0).await?, place);
         }
         parts.push(records);
-        let mut turns: Vec<Turn> = Vec::new();
-        for records in parts.iter().rev() {
-            let mut further = Turns::after(turns.len() as u64);
-            records.iter().for_each(|record| further.hear(record));
-            turns.extend(further.into_found());
-        }
-        Ok(turns)
+        let mut conversation = Conversation::default();
+        parts.iter().rev().for_each(|records| conversation.add(records));
+        Ok(Some(conversation))
     }
 
     /// Finds where a fork of a call parts from it: before turn `at`, or right after the operation whose outcome is replaced.
@@ -300,12 +387,6 @@ impl Journal {
             return Box::pin(point).await;
         }
         let place = own.found().get(at as usize - shared - 1).map(|turn| turn.begins).unwrap_or_default();
-        Ok(ForkPoint {
-            run,
-            seq: place.seq,
-            within: place.within,
-            step,
-            replaced: std::collections::BTreeMap::new(),
-        })
+        Ok(ForkPoint { run, seq: place.seq, within: place.within, step, replaced: BTreeMap::new() })
     }
 }

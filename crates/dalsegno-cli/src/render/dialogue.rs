@@ -1,8 +1,9 @@
 //! What is said in a call.
 
-use dalsegno_core::{EndedBy, LiveNews, ResponseEnd};
+use dalsegno_core::{LiveNews, Timestamp};
+use dalsegno_history::{Moment, Speaker};
 
-use super::output::Output;
+use super::output::{Output, Stream};
 use super::text::{Style, Words, brief, styled};
 
 /// What is shown of words that are being spoken.
@@ -74,39 +75,32 @@ fn cut_off(heard_ms: Option<u64>) -> Option<String> {
 
 /// The lines that news of a call makes; none for what is not heard.
 pub(crate) fn lines(news: &LiveNews, room: usize) -> Option<Words> {
-    let aside =
-        |text: String| Some(Words::from("  ").and(styled(Style::Dim, brief(&text, room.saturating_sub(4)))));
-    match news {
-        LiveNews::Heard { text } => Some(styled(Style::Bold, "caller").and(": ").and(text)),
-        LiveNews::Said { text, heard_ms } => {
-            let line = styled(Style::Cyan, "agent").and(": ").and(text);
-            Some(line.and(styled(Style::Dim, cut_off(*heard_ms).unwrap_or_default())))
+    Moment::of(Timestamp::default(), news).map(|moment| line(&moment, room))
+}
+
+/// The line of one moment of a call.
+pub(crate) fn line(moment: &Moment, room: usize) -> Words {
+    let Moment { by, words, note, .. } = moment;
+    let note = note.as_ref().map(|note| format!(" ({note})")).unwrap_or_default();
+    match by {
+        Some(Speaker::Caller) => styled(Style::Bold, "caller").and(": ").and(words),
+        Some(Speaker::Agent) => {
+            styled(Style::Cyan, "agent").and(": ").and(words).and(styled(Style::Dim, note))
         }
-        LiveNews::Asked { call, .. } => aside(format!("asks for {} {}", call.name, call.arguments)),
-        LiveNews::Digit { digit } => aside(format!("the caller presses {digit}")),
-        LiveNews::Lost { reason } => aside(format!("the connection is lost: {reason}")),
-        LiveNews::Attached => aside("the connection is there again".to_owned()),
-        LiveNews::Refused { code, message, .. } => {
-            aside(format!("the session refuses a command: {code}: {message}"))
+        None => {
+            let words = brief(&format!("{words}{note}"), room.saturating_sub(4));
+            Words::from("  ").and(styled(Style::Dim, words))
         }
-        LiveNews::ResponseEnded { end: ResponseEnd::Failed, .. } => aside("the response failed".to_owned()),
-        LiveNews::Ended { by, reason } => {
-            let who = match by {
-                EndedBy::Caller => "the caller",
-                EndedBy::Agent => "the agent",
-                EndedBy::Provider => "the provider",
-            };
-            aside(format!("{who} ends the call: {reason}"))
-        }
-        LiveNews::Connected
-        | LiveNews::SpeechStarted
-        | LiveNews::SpeechStopped
-        | LiveNews::ResponseBegan { .. }
-        | LiveNews::ResponseEnded { .. }
-        | LiveNews::Counted { .. }
-        | LiveNews::Withdrawn { .. }
-        | LiveNews::Taken { .. }
-        | LiveNews::Played { .. }
-        | LiveNews::Woke => None,
+    }
+}
+
+/// A call as it went, each turn with its number.
+pub(crate) fn timeline(moments: &[Moment], stream: &mut Stream) {
+    let width = moments.iter().filter_map(|moment| moment.turn).max().unwrap_or_default().to_string().len();
+    for moment in moments {
+        let number = moment.turn.map(|turn| turn.to_string()).unwrap_or_default();
+        let number = styled(Style::Dim, format_args!("  {number:>width$} "));
+        let room = stream.terminal.room.saturating_sub(width + 3);
+        stream.line(number.and(line(moment, room)));
     }
 }
