@@ -296,7 +296,8 @@ fn diff() -> DiffPage {
         end: Some(hostile()),
     };
     let place = || Place {
-        step: 2,
+        place: "step 2".to_owned(),
+        title: "Step 2".to_owned(),
         words: hostile(),
         at: ["/a".to_owned(), "/b".to_owned()],
         changes: vec![change()],

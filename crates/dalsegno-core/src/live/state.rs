@@ -45,6 +45,9 @@ pub struct Live {
     /// What the live model is told to say first.
     pub(crate) greeting: Option<String>,
     pub(crate) digits: Option<Digits>,
+    /// Calls that were answered by what another call had begun.
+    #[serde(default)]
+    pub(crate) joined: u64,
     /// Bytes of what was said and heard.
     pub(crate) bytes: u64,
     /// The agent ends the call.
@@ -193,6 +196,7 @@ impl Live {
             doubtful: Vec::new(),
             greeting,
             digits: None,
+            joined: 0,
             bytes: 0,
             closing: None,
             over: None,
@@ -207,6 +211,11 @@ impl Live {
     /// The calls that have no output, and those whose result follows.
     pub fn calls(&self) -> &[LiveCall] {
         &self.calls
+    }
+
+    /// How many calls were answered by what another call had begun.
+    pub fn joined(&self) -> u64 {
+        self.joined
     }
 
     /// Says whether the session was open once.

@@ -164,6 +164,7 @@ impl Secrets {
                 violations,
                 lost_attempts: _,
                 unsent: _,
+                withdrawn: _,
                 detail,
             }) => {
                 self.text(message);

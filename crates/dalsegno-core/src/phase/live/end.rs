@@ -6,14 +6,12 @@ use alloc::vec::Vec;
 use super::{Room, error};
 use crate::config::{AfterHangup, Mind};
 use crate::event::FailureCode;
+use crate::failure::HUNG_UP;
 use crate::id::OperationId;
 use crate::live::{CommandKind, EndedBy, LiveTokens, Over, Stage, Surface};
 use crate::operation::{Gate, GateState};
 use crate::phase::{Stop, budget, think};
 use crate::response::{RunError, RunErrorCode, Status};
-
-/// The message of an outcome that the core comes to when the caller has hung up.
-pub(super) const HUNG_UP: &str = "the call has ended";
 
 /// An error that ends a run: its code, what was wrong, and what to do.
 pub(super) type Why = (RunErrorCode, String, &'static str);
