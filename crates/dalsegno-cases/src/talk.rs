@@ -96,6 +96,7 @@ impl Talk {
             | LiveNews::ResponseBegan { .. }
             | LiveNews::ResponseEnded { .. }
             | LiveNews::Counted { .. }
+            | LiveNews::Told { .. }
             | LiveNews::Withdrawn { .. }
             | LiveNews::Taken { .. }
             | LiveNews::Refused { .. }

@@ -605,6 +605,8 @@ fn engine(error: &EngineError) -> ErrorClass {
         EngineError::Model { .. } => ErrorClass::new(Exit::BadInput, "no_model"),
         EngineError::NoVoice { .. } => ErrorClass::new(Exit::BadInput, "no_voice")
             .with_help("add `[voice]` to the agent's file, and look at it with `dalsegno check`"),
+        EngineError::NoCall { .. } => ErrorClass::new(Exit::BadInput, "no_call")
+            .with_help("`dalsegno runs` lists the runs; a call is begun with `dalsegno call`"),
         EngineError::Ended { .. } => ErrorClass::new(Exit::BadInput, "ended"),
         EngineError::Cancellable { .. } => ErrorClass::new(Exit::BadInput, "cancellable"),
         EngineError::Uncancellable { source, .. } => {

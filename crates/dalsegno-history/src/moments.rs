@@ -52,6 +52,10 @@ impl Moment {
             LiveNews::ResponseEnded { end: ResponseEnd::Failed, .. } => {
                 aside("the response failed".to_owned())
             }
+            LiveNews::Told { text, by } => {
+                let by = by.as_deref().unwrap_or("a person");
+                aside(format!("{by} gives a note: {text}"))
+            }
             LiveNews::Ended { by, reason } => {
                 let who = match by {
                     EndedBy::Caller => "the caller",

@@ -39,6 +39,7 @@ impl EngineError {
             | Self::TooDeep { .. }
             | Self::Model { .. }
             | Self::NoVoice { .. }
+            | Self::NoCall { .. }
             | Self::Answer { is_late: false, .. }
             | Self::Edit { .. }
             | Self::NotAdopted { .. }

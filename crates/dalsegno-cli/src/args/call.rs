@@ -7,7 +7,7 @@ use clap::{Args as ClapArgs, Subcommand};
 use clap_complete::ArgValueCandidates;
 use dalsegno_core::AgentName;
 
-use super::{Format, StreamArgs};
+use super::{DocumentArgs, Format, StreamArgs};
 use crate::complete;
 
 #[derive(Debug, ClapArgs)]
@@ -25,12 +25,18 @@ pub(crate) enum CallVerb {
     /// what the caller and the live model do. The tools are real in both cases.
     #[command(after_help = TEXT_EXAMPLES)]
     Text(CallTextArgs),
+    /// Give the live model of a call that is under way a note: it speaks of it at the next pause
+    ///
+    /// The caller does not hear the note itself. It is recorded with the call.
+    #[command(after_help = SAY_EXAMPLES)]
+    Say(CallSayArgs),
 }
 
 impl CallArgs {
     pub(super) fn format(&self) -> Format {
         match &self.verb {
             CallVerb::Text(text) => text.stream.resolve(),
+            CallVerb::Say(say) => say.document.resolve(),
         }
     }
 }
@@ -64,6 +70,26 @@ pub(crate) struct CallTextArgs {
     #[command(flatten)]
     pub(crate) stream: StreamArgs,
 }
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct CallSayArgs {
+    /// The run of the call: its id, the first 4 or more digits of it, or `last`
+    #[arg(add = ArgValueCandidates::new(complete::runs))]
+    pub(crate) run: String,
+    /// The words
+    #[arg(value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) text: String,
+    /// Name of the person who gives the note
+    #[arg(long, value_name = "NAME")]
+    pub(crate) by: Option<String>,
+    #[command(flatten)]
+    pub(crate) document: DocumentArgs,
+}
+
+const SAY_EXAMPLES: &str = "\
+Examples:
+  dalsegno call say last 'The kitchen closes in ten minutes.'
+  dalsegno call say 3fa94c 'Offer the table at the window.' --by ada --json";
 
 pub(super) const EXAMPLES: &str = "\
 Examples:

@@ -11,8 +11,8 @@ use dalsegno_voice::{Call, Caller, Line, WORD};
 use dalsegno_wire::Events;
 use tokio::sync::mpsc;
 
-use super::{Context, follow};
-use crate::args::{CallArgs, CallTextArgs, CallVerb};
+use super::{Context, follow, select};
+use crate::args::{CallArgs, CallSayArgs, CallTextArgs, CallVerb, Format};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::input;
@@ -21,7 +21,23 @@ use crate::render::text::short;
 pub(super) async fn call(args: &CallArgs, context: &mut Context<'_>) -> Result<Exit, Error> {
     match &args.verb {
         CallVerb::Text(args) => text(args, context).await,
+        CallVerb::Say(args) => say(args, context).await,
     }
+}
+
+/// Gives the live model of a call a note.
+async fn say(args: &CallSayArgs, context: &mut Context<'_>) -> Result<Exit, Error> {
+    let engine = context.ender().await?;
+    let run = select::run(engine.journal(), &args.run).await?;
+    engine.say(run, args.text.clone(), args.by.clone()).await?;
+    if context.format != Format::Text {
+        context.output.document(&serde_json::json!({ "run_id": run, "say": "posted" }));
+    }
+    let run = short(run);
+    context.output.note(format_args!(
+        "the live model of call {run} gets the note, and speaks of it at the next pause: see `dalsegno show {run}`"
+    ));
+    Ok(Exit::Done)
 }
 
 /// Reads the script of a call.

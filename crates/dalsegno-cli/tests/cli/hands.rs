@@ -149,3 +149,183 @@ fn a_model_that_fails_ends_the_call_with_its_reason() {
     let replayed = workspace.dalsegno(&["replay", "last"]);
     assert!(replayed.contains("identical"), "{replayed}");
 }
+
+const TABLE: &str = r#"[[turns]]
+model = "Good evening."
+
+[[turns]]
+caller = "Note my table at the window."
+
+[[turns]]
+model = "I note it."
+calls = [{ tool = "memory.create", arguments = { entity = "table", content = "at the window" } }]
+
+[[turns]]
+model = "Noted."
+
+[[turns]]
+caller = "Which one was it?"
+
+[[turns]]
+model = "Let me look."
+calls = [{ tool = "memory.search", arguments = { query = "table" } }]
+
+[[turns]]
+model = "The one at the window."
+"#;
+
+const OTHER: &str = r#"[[turns]]
+model = "Something else."
+
+[[turns]]
+caller = "Good bye."
+"#;
+
+/// A workspace in which two calls went as they are written down.
+fn called() -> (Workspace, Double, Vec<String>) {
+    let double = Double::start(vec![words("I am back.")]);
+    let workspace = restaurant(&double);
+    workspace.write("table.toml", TABLE);
+    workspace.write("other.toml", OTHER);
+    for _ in 0..2 {
+        workspace.succeed(&["call", "text", "desk", "--script", "table.toml", "--tenant", "default"]);
+    }
+    let runs = runs(&workspace);
+    (workspace, double, runs)
+}
+
+/// The calls, the latest first.
+fn runs(workspace: &Workspace) -> Vec<String> {
+    let runs = workspace.json(&["runs", "--json"]);
+    runs.as_array().unwrap().iter().map(|run| run["run_id"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn a_call_is_shown_as_it_went() {
+    let (workspace, ..) = called();
+    let shown = workspace.succeed(&["show", "last"]);
+    let expected = "
+call
+      told: Greet the caller.
+  1 agent: Good evening.
+  2 caller: Note my table at the window.
+  3   asks for memory.create {\"content\":\"at the window\",\"entity\":\"table\"}
+    agent: I note it.
+      output of memory.create: {\"created\":";
+    assert!(shown.contains(expected), "{shown}");
+    assert!(
+        shown.contains("  7 agent: The one at the window.\n      the caller ends the call: hung up\n"),
+        "{shown}"
+    );
+}
+
+#[test]
+fn calls_that_went_alike_are_the_same() {
+    let (workspace, _double, runs) = called();
+    // What was noted in the first is known in the second.
+    let told = workspace.dalsegno(&["diff", &runs[1], &runs[0]]);
+    assert!(told.contains("first difference: turn 3, effect of memory create"), "{told}");
+    workspace.succeed(&["call", "text", "desk", "--script", "table.toml"]);
+    let told = workspace.dalsegno(&["diff", &runs[0], "last"]);
+    assert!(told.contains("the same requests, outcomes and end"), "{told}");
+}
+
+#[test]
+fn a_call_is_forked_at_each_of_its_turns() {
+    let (workspace, _double, runs) = called();
+    let call = &runs[0];
+    for turn in 1..=7 {
+        let at = turn.to_string();
+        let told = workspace.dalsegno(&["fork", call, "--at", &at, "--script", "other.toml"]);
+        assert!(told.starts_with("exit code: 0\n"), "turn {turn}: {told}");
+        assert!(told.contains("agent: Something else.\n"), "turn {turn}: {told}");
+        let replayed = workspace.dalsegno(&["replay", "last"]);
+        assert!(replayed.contains("identical"), "turn {turn}: {replayed}");
+        let shown = workspace.succeed(&["show", "last"]);
+        assert!(shown.contains(&format!("from turn {turn}\n")), "turn {turn}: {shown}");
+        let told = workspace.dalsegno(&["diff", call, "last"]);
+        assert!(told.contains(&format!("first difference: turn {turn}, ")), "turn {turn}: {told}");
+    }
+    let told = workspace.dalsegno(&["fork", call, "--at", "8"]);
+    assert!(told.contains("it has 7 turns, so it cannot be forked at turn 8"), "{told}");
+}
+
+#[test]
+fn the_model_reads_what_a_fork_shares_and_the_caller_says_something_else() {
+    let (workspace, double, runs) = called();
+    let told =
+        workspace.dalsegno_with_input(&["fork", &runs[0], "--at", "5", "--say", "Is it free?"], "Thanks.\n");
+    assert!(
+        told.contains("caller: Is it free?\nagent: I am back.\ncaller: Thanks.\nagent: I am back.\n"),
+        "{told}"
+    );
+    assert!(told.contains("forked call"), "{told}");
+    let first = &double.received()[0];
+    for known in ["Good evening.", "Note my table", "I note it.", "at the window", "Noted."] {
+        assert!(first.text.contains(known), "{known}: {}", first.text);
+    }
+    assert!(!first.text.contains("Which one was it?") && !first.text.contains("Greet"), "{}", first.text);
+    assert_eq!(last(first), ("user".to_owned(), "Is it free?".to_owned()));
+    // A fork of the fork shares turns of both.
+    let told = workspace.dalsegno_with_input(&["fork", "last", "--at", "7", "--say", "And tomorrow?"], "");
+    assert!(told.contains("caller: And tomorrow?\n"), "{told}");
+    let text = double.received().last().unwrap().text.clone();
+    assert!(
+        text.contains("Is it free?") && text.contains("I am back.") && !text.contains("Thanks."),
+        "{text}"
+    );
+    let replayed = workspace.dalsegno(&["replay", "last"]);
+    assert!(replayed.contains("identical"), "{replayed}");
+}
+
+#[test]
+fn another_outcome_of_an_operation_is_what_the_live_model_of_a_fork_reads() {
+    let (workspace, double, runs) = called();
+    workspace.write("none.json", "[]");
+    let shown = workspace.json(&["show", &runs[0], "--full", "--json"]);
+    let id = |value: &Value| value["operation"].as_str().unwrap().to_owned();
+    let all = shown["operations"].as_array().unwrap();
+    let search = all.iter().find(|one| one["label"] == "memory search").map(id).unwrap();
+    let told =
+        workspace.dalsegno_with_input(&["fork", &runs[0], "--set", &format!("{search}=none.json")], "");
+    assert!(told.contains("agent: I am back.\n"), "{told}");
+    let (role, result) = last(&double.received()[0]);
+    assert!(role == "tool" && result.contains("\"hits\":[]"), "{role}: {result}");
+    let told = workspace.dalsegno(&["diff", &runs[0], "last"]);
+    assert!(told.contains("first difference: turn 6, effect of memory search"), "{told}");
+    let told = workspace.dalsegno(&["fork", &runs[0], "--at", "2", "--set", &format!("{search}=none.json")]);
+    assert!(told.contains("name one operation, and no turn"), "{told}");
+}
+
+#[test]
+fn what_is_for_calls_is_refused_for_other_runs() {
+    let (workspace, ..) = called();
+    workspace.write("agents/says.toml", "name = \"says\"\n[[steps]]\nrespond = \"Hello.\"\n");
+    workspace.succeed(&["run", "says", "x"]);
+    let told = workspace.dalsegno(&["fork", "last", "--at", "1", "--say", "x"]);
+    assert!(told.contains("is no call: `--say`, `--line` and `--script` are for forks of calls"), "{told}");
+}
+
+#[test]
+fn a_person_gives_the_live_model_of_another_process_a_note() {
+    let double = Double::start(vec![words("Good evening."), words("We close soon.")]);
+    let workspace = restaurant(&double);
+    let mut command = workspace.command(&["call", "text", "desk"]);
+    let mut calling =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let caller = calling.stdin.take().unwrap();
+    double.until(1);
+    let told = workspace.dalsegno(&["call", "say", "last", "The kitchen closes.", "--by", "ada"]);
+    assert!(told.contains("gets the note, and speaks of it at the next pause"), "{told}");
+    double.until(2);
+    assert_eq!(last(&double.received()[1]), ("user".to_owned(), "[The kitchen closes.]".to_owned()));
+    drop(caller);
+    let output = calling.wait_with_output().unwrap();
+    let heard = String::from_utf8(output.stdout).unwrap();
+    assert!(heard.contains("  ada gives a note: The kitchen closes.\n"), "{heard}");
+    assert!(heard.contains("agent: We close soon.\n"), "{heard}");
+    let replayed = workspace.dalsegno(&["replay", "last"]);
+    assert!(replayed.contains("identical"), "{replayed}");
+    let told = workspace.dalsegno(&["call", "say", "last", "Too late."]);
+    assert!(told.contains("has ended") || told.contains("is over"), "{told}");
+}

@@ -83,6 +83,14 @@ pub enum LiveNews {
         /// `0` to `9`, `*`, `#` or `A` to `D`.
         digit: char,
     },
+    /// A person of the staff gives the live model a note; it speaks of it at the next pause.
+    Told {
+        /// The words.
+        text: String,
+        /// Who, if that was said.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<String>,
+    },
     /// The session has a command, or had it already.
     Taken {
         /// Which.
@@ -130,6 +138,7 @@ impl LiveNews {
             Self::Asked { .. } => "asked",
             Self::Withdrawn { .. } => "withdrawn",
             Self::Digit { .. } => "digit",
+            Self::Told { .. } => "told",
             Self::Taken { .. } => "taken",
             Self::Refused { .. } => "refused",
             Self::Played { .. } => "played",
@@ -151,6 +160,12 @@ impl LiveNews {
             | Self::Woke => {}
             Self::Lost { reason: text } | Self::Heard { text } | Self::Said { text, .. } => cut(text),
             Self::Ended { by: _, reason } => cut(reason),
+            Self::Told { text, by } => {
+                if text.trim().is_empty() || by.as_ref().is_some_and(|by| by.len() > ID_BYTES_MAX) {
+                    return None;
+                }
+                cut(text);
+            }
             Self::Refused { command: _, code, message } => {
                 if code.len() > ID_BYTES_MAX {
                     return None;

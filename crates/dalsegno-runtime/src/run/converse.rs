@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use dalsegno_core::{AgentName, AgentRequest, LiveCommand, LiveNews, OperationId, Surface};
+use dalsegno_core::{AgentName, AgentRequest, LiveCommand, LiveNews, OperationId, RunId, Surface};
+use dalsegno_store::Message;
 use tokio::sync::mpsc;
 
 use crate::engine::Engine;
@@ -73,5 +74,25 @@ impl Engine {
         let request = AgentRequest { surface: Some(surface), ..request };
         let handle = self.start_on(agent, request, options, Some(line)).await?;
         Ok(Conversation { handle, news, commands })
+    }
+
+    /// Gives the live model of a call a note, through the process that carries the call; it speaks of it at the next pause. If no
+    /// process does now, the next one that attaches to the call takes the note.
+    ///
+    /// # Errors
+    /// When there is no such run, it is no call, it has ended, or the note cannot be written down.
+    pub async fn say(&self, run: RunId, text: String, by: Option<String>) -> Result<(), EngineError> {
+        let summary = self.store().summary(run).await?;
+        if summary.status.is_end() {
+            return Err(EngineError::Ended { run, status: summary.status });
+        }
+        if self.journal().started(run).await?.request.surface.is_none() {
+            return Err(EngineError::NoCall { run });
+        }
+        let (mut text, mut by) = (text, by);
+        self.bindings().secrets().text(&mut text);
+        by.iter_mut().for_each(|by| self.bindings().secrets().text(by));
+        self.store().post(run, Message::Say { text, by }).await?;
+        Ok(())
     }
 }

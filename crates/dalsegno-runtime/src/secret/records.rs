@@ -244,6 +244,10 @@ impl Secrets {
             | LiveNews::Woke => {}
             LiveNews::Lost { reason } | LiveNews::Ended { by: _, reason } => self.text(reason),
             LiveNews::Heard { text } | LiveNews::Said { text, heard_ms: _ } => self.text(text),
+            LiveNews::Told { text, by } => {
+                self.text(text);
+                by.iter_mut().for_each(|by| self.text(by));
+            }
             LiveNews::Refused { command: _, code, message } => {
                 self.text(code);
                 self.text(message);

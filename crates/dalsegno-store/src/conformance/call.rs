@@ -28,6 +28,7 @@ pub(super) fn conversed() -> Vec<LiveNews> {
         LiveNews::ResponseEnded { response: response(), end: ResponseEnd::Interrupted },
         LiveNews::Played { response: response() },
         LiveNews::Digit { digit: '#' },
+        LiveNews::Told { text: "The kitchen is closed.".into(), by: Some("ada".into()) },
         LiveNews::Taken { command },
         LiveNews::Refused { command, code: "busy".into(), message: "a response is active".into() },
         LiveNews::Woke,

@@ -54,7 +54,7 @@ impl CallMetrics {
         );
         registry.register(
             "call_silence_seconds",
-            "Time in which nobody spoke while an output was awaited",
+            "Time in which neither side spoke while an output was awaited",
             self.silence.clone(),
         );
         registry.register(
@@ -95,7 +95,7 @@ impl CallMetrics {
     }
 }
 
-/// From what nobody notices to what nobody waits for.
+/// From what is not noticed to what is not waited for.
 fn short() -> Histogram {
     Histogram::new([0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 8.0, 15.0, 30.0])
 }

@@ -231,6 +231,7 @@ impl Room<'_> {
                     self.tell_digits();
                 }
             }
+            LiveNews::Told { text, by: _ } => self.note(text),
             LiveNews::Taken { command } => {
                 self.live.outbox.retain(|one| one.id != command);
                 if !self.live.taken.contains(&command) {
