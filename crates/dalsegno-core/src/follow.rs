@@ -64,13 +64,19 @@ impl AgentState {
         let Some(live) = live.filter(|_| self.signal.is_none()) else { return Err(ForkError::Over) };
         let late: Vec<String> =
             live.calls().iter().filter(|call| call.is_answered()).map(|call| call.name.clone()).collect();
+        let talk = &live.talk;
+        let is_awaited = talk.unspoken || talk.asked.is_some() || talk.turn_until.is_some();
         self.phase = Phase::Start;
         for name in late {
             self.transcript.push(Entry::User(format!("[The result of `{name}` does not follow.]")));
         }
         self.decisions.clear();
         self.inherited = self.transcript.len();
-        self.continues_call = true;
+        // Before the first words there is nothing that it could continue: it greets.
+        let said = |entry: &&Entry| !matches!(entry, Entry::Instructions(_));
+        let last = self.transcript.iter().rev().find(said);
+        self.continues_call = last.is_some();
+        self.owes_words = is_awaited || matches!(last, Some(Entry::User(_) | Entry::ToolResult { .. }));
         self.request.surface = Some(surface);
         Ok(self.forked(run, ask_effects))
     }

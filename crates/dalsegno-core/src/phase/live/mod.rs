@@ -76,8 +76,7 @@ pub(crate) fn begin(
     // A fork continues: there is nothing to greet, and what was said or done last may wait for an answer.
     let greeting = greeting.filter(|_| !state.continues_call);
     let mut live = Box::new(Live::begin(state.now, greeting));
-    live.talk.unspoken = state.continues_call
-        && matches!(state.transcript.iter().next_back(), Some(Entry::User(_) | Entry::ToolResult { .. }));
+    live.talk.unspoken = state.continues_call && state.owes_words;
     let instructions = instructions.unwrap_or_default();
     let session = LiveCommand::mint(state.namespace, 0, CommandKind::Session { instructions });
     live.commands = 1;
