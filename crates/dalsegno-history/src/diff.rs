@@ -290,7 +290,8 @@ fn end_of_calls(left: &Course, right: &Course) -> Option<FirstDifference> {
     let words = |course: &Course| json!({ "status": course.side.status, "end": course.side.end });
     let changes = compare::values(&words(left), &words(right));
     let label = "the end".to_owned();
-    (!changes.is_empty()).then(|| FirstDifference { step: 1, turn: None, kind: "end", label, changes })
+    let first = FirstDifference { step: 1, turn: None, kind: "end", label, changes };
+    (!first.changes.is_empty()).then_some(first)
 }
 
 fn changes(left: &Asked, right: &Asked) -> Vec<Change> {

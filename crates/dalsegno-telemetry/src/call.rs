@@ -81,10 +81,8 @@ impl CallMeter {
                 }
                 self.quiet.get_or_insert(at);
             }
-            LiveNews::Asked { call, .. } => {
-                if self.asked.len() < REMEMBERED {
-                    self.asked.entry(call.call_id.clone()).or_insert(at);
-                }
+            LiveNews::Asked { call, .. } if self.asked.len() < REMEMBERED => {
+                self.asked.entry(call.call_id.clone()).or_insert(at);
             }
             LiveNews::Withdrawn { call_id } => {
                 self.asked.remove(call_id);

@@ -75,7 +75,7 @@ pub(super) enum Begins {
     /// By itself, or as the one that has the same key.
     Anew { agent: AgentName, request: Box<AgentRequest>, options: StartOptions },
     /// As a fork of another call.
-    Fork { run: RunId, options: ForkOptions },
+    Fork { run: RunId, options: Box<ForkOptions> },
 }
 
 impl Begins {
@@ -84,7 +84,7 @@ impl Begins {
             Self::Anew { agent, request, options } => {
                 engine.converse(&agent, surface, *request, options).await
             }
-            Self::Fork { run, options } => engine.fork_call(run, surface, options).await,
+            Self::Fork { run, options } => engine.fork_call(run, surface, *options).await,
         }
     }
 
@@ -92,7 +92,7 @@ impl Begins {
     async fn over(self, line: &Line, engine: &Engine) -> Result<Call, Error> {
         let call = match self {
             Self::Anew { agent, request, options } => line.call(engine, &agent, *request, options).await,
-            Self::Fork { run, options } => line.fork(engine, run, options).await,
+            Self::Fork { run, options } => line.fork(engine, run, *options).await,
         };
         call.map_err(Error::VoiceLine)
     }

@@ -37,7 +37,8 @@ pub(super) async fn fork(args: &ForkArgs, context: &mut Context<'_>) -> Result<E
     if engine.journal().started(run).await?.request.surface.is_some() {
         let script = call::script(args.script.as_deref())?;
         let said = call::Said { line: args.line.clone(), script, first: args.say.clone() };
-        return call::carried(call::Begins::Fork { run, options }, said, engine, context).await;
+        return call::carried(call::Begins::Fork { run, options: Box::new(options) }, said, engine, context)
+            .await;
     }
     if args.say.is_some() || args.line.is_some() || args.script.is_some() {
         return Err(Error::NoCall { run: short(run) });

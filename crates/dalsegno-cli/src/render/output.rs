@@ -144,18 +144,18 @@ impl Stream {
         if let Some(kept) = &mut self.kept {
             return kept.push(words.into());
         }
-        let mut line = self.styled(words.into());
+        let mut line = self.styled(&words.into());
         line.push('\n');
         self.put(&line);
     }
 
     /// Writes the beginning of a line.
     pub(crate) fn opening(&mut self, words: impl Into<Words>) {
-        let opening = self.styled(words.into());
+        let opening = self.styled(&words.into());
         self.put(&opening);
     }
 
-    fn styled(&self, words: Words) -> String {
+    fn styled(&self, words: &Words) -> String {
         let mut line = String::new();
         for (style, text) in words.parts() {
             let text = screened(text);

@@ -72,12 +72,12 @@ impl CallMetrics {
         registry.register("call_ends", "Calls that are over, by who ended them", self.ends.clone());
     }
 
-    pub(super) fn count(&self, agent: String, measured: Measured) {
+    pub(super) fn count(&self, agent: &str, measured: Measured) {
         let took = |family: &Histograms<AgentLabels>, millis: u64| {
-            family.get_or_create(&AgentLabels { agent: agent.clone() }).observe(seconds(millis));
+            family.get_or_create(&AgentLabels { agent: agent.to_owned() }).observe(seconds(millis));
         };
         let one = |family: &Family<AgentLabels, Counter>| {
-            family.get_or_create(&AgentLabels { agent: agent.clone() }).inc();
+            family.get_or_create(&AgentLabels { agent: agent.to_owned() }).inc();
         };
         match measured {
             Measured::Turn(millis) => took(&self.turn, millis),
@@ -89,7 +89,7 @@ impl CallMetrics {
             Measured::Joined => one(&self.joined),
             Measured::Gap => one(&self.gaps),
             Measured::End(by) => {
-                self.ends.get_or_create(&EndLabels { agent: agent.clone(), by }).inc();
+                self.ends.get_or_create(&EndLabels { agent: agent.to_owned(), by }).inc();
             }
         }
     }

@@ -144,7 +144,7 @@ impl Metrics {
 
     /// Counts what was measured in a call of an agent.
     pub(crate) fn call(&self, agent: &AgentName, measured: Measured) {
-        self.inner.calls.count(self.inner.agents.label(agent.as_str()), measured);
+        self.inner.calls.count(&self.inner.agents.label(agent.as_str()), measured);
     }
 
     /// Counts a delivery to a trigger of dalsegno.toml, or to none that exists.

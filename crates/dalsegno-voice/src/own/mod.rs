@@ -186,7 +186,7 @@ impl OwnSession {
     pub(crate) fn send(&mut self, frames: &[String]) {
         for frame in frames {
             match self.player.take(self.now(), frame) {
-                Some(Wish::Ask(question)) => self.asking = Some(self.model.ask(question)),
+                Some(Wish::Ask(question)) => self.asking = Some(self.model.ask(*question)),
                 Some(Wish::Drop) => self.asking = None,
                 None => {}
             }

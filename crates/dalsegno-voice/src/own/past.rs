@@ -82,10 +82,8 @@ impl Past {
 
     /// The output of a call.
     pub(super) fn output(&mut self, call_id: String, content: String) {
-        let is_known = self
-            .pieces
-            .iter()
-            .any(|piece| matches!(piece, Piece::Reply(_, ids) if ids.iter().any(|id| *id == call_id)));
+        let is_known =
+            self.pieces.iter().any(|piece| matches!(piece, Piece::Reply(_, ids) if ids.contains(&call_id)));
         if is_known && !self.outputs.contains_key(&call_id) {
             self.bytes += content.len();
             self.outputs.insert(call_id, content);

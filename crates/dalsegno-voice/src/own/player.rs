@@ -24,7 +24,7 @@ pub(super) struct Question {
 #[derive(Debug)]
 pub(super) enum Wish {
     /// Ask the model.
-    Ask(Question),
+    Ask(Box<Question>),
     /// Break off what the model was asked.
     Drop,
 }
@@ -179,7 +179,7 @@ impl Player {
             next_word: now,
             whole: None,
         });
-        Wish::Ask(Question { transcript, tools: wish["tool_choice"] != "none" })
+        Wish::Ask(Box::new(Question { transcript, tools: wish["tool_choice"] != "none" }))
     }
 
     /// Words of the reply have arrived.

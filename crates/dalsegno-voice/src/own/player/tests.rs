@@ -35,7 +35,7 @@ impl Call {
         self.news.extend(output.news);
         for frame in output.frames {
             match self.player.take(self.now, &frame) {
-                Some(Wish::Ask(question)) => self.asked.push(question),
+                Some(Wish::Ask(question)) => self.asked.push(*question),
                 Some(Wish::Drop) => self.drops += 1,
                 None => {}
             }
