@@ -47,21 +47,21 @@ pub(crate) enum Provider {
 }
 
 /// A way to the live model that is open.
-enum Session {
+enum Connection {
     Socket(Box<Socket>),
     Own(Box<OwnSession>),
 }
 
 impl Provider {
-    async fn open(&self) -> Result<Session, NoSocket> {
+    async fn open(&self) -> Result<Connection, NoSocket> {
         Ok(match self {
-            Self::Remote(endpoint) => Session::Socket(Box::new(endpoint.open().await?)),
-            Self::Own(model) => Session::Own(Box::new(OwnSession::open(model))),
+            Self::Remote(endpoint) => Connection::Socket(Box::new(endpoint.open().await?)),
+            Self::Own(model) => Connection::Own(Box::new(OwnSession::open(model))),
         })
     }
 }
 
-impl Session {
+impl Connection {
     async fn next(&mut self) -> Result<String, String> {
         match self {
             Self::Socket(socket) => socket.next().await,
@@ -97,14 +97,14 @@ impl Session {
 enum Link {
     /// The next attempt is at this time of the call.
     Waiting(u64),
-    Opening(JoinHandle<Result<Session, NoSocket>>),
-    Open(Session),
+    Opening(JoinHandle<Result<Connection, NoSocket>>),
+    Open(Connection),
 }
 
 /// What came of the session.
 enum Came {
     Time,
-    Opened(Result<Session, NoSocket>),
+    Opened(Result<Connection, NoSocket>),
     Frame(String),
     Lost(String),
 }
