@@ -103,10 +103,15 @@ impl Heard {
                 (self.lost, self.since) = (true, at);
             }
             LiveNews::Attached => self.attached(at),
+            LiveNews::Told { .. } => self.cannot("a person gave its live model a note"),
             LiveNews::Withdrawn { .. } => self.cannot("its provider took back a call of a tool"),
             LiveNews::Ended { by, .. } => self.over(state, *by, at),
             LiveNews::Connected => self.since = at,
-            LiveNews::Taken { .. } | LiveNews::Refused { .. } | LiveNews::Played { .. } | LiveNews::Woke => {}
+            LiveNews::Counted { .. }
+            | LiveNews::Taken { .. }
+            | LiveNews::Refused { .. }
+            | LiveNews::Played { .. }
+            | LiveNews::Woke => {}
         }
         self.latest = at;
     }

@@ -95,6 +95,8 @@ impl Talk {
             | LiveNews::SpeechStopped
             | LiveNews::ResponseBegan { .. }
             | LiveNews::ResponseEnded { .. }
+            | LiveNews::Counted { .. }
+            | LiveNews::Told { .. }
             | LiveNews::Withdrawn { .. }
             | LiveNews::Taken { .. }
             | LiveNews::Refused { .. }

@@ -2,6 +2,7 @@
 
 #[cfg(feature = "oauth")]
 mod consent;
+mod engine;
 mod from;
 mod journal;
 #[cfg(feature = "serve")]
@@ -16,18 +17,19 @@ use dalsegno_runtime::{
     DocumentFailure, EngineError, OpenError, Received, RunFailure, SecretUnavailable, ToolboxError,
     TrialError,
 };
-use dalsegno_store::{AcquireError, CreateError, PostError};
+use dalsegno_store::PostError;
 use dalsegno_voice::LineError;
 use dalsegno_workspace::Diagnostic;
 
 #[cfg(feature = "oauth")]
 pub(crate) use self::consent::ConsentTrouble;
-use self::journal::{history, run_failure, unreadable};
+use self::engine::engine;
+use self::journal::run_failure;
 #[cfg(feature = "serve")]
 pub(crate) use self::serve::ServeTrouble;
 use crate::exit::Exit;
 use crate::render::ending::quoted;
-use crate::render::text::{count, short};
+use crate::render::text::count;
 use crate::trust::{self, Program};
 
 /// Why a command failed.
@@ -130,8 +132,12 @@ pub(crate) enum Error {
     StoppedMeasuring,
     #[error("`{}` could not be removed", path.display())]
     LeftBehind { path: PathBuf, source: io::Error },
-    #[error("missing fork point for run {run}: pass `--at STEP` or `--set OP=FILE`")]
+    #[error(
+        "missing fork point for run {run}: pass `--at STEP` (for a call, `--at TURN`) or `--set OP=FILE`"
+    )]
     NoPlaceToFork { run: String },
+    #[error("run {run} is no call: `--say`, `--line` and `--script` are for forks of calls")]
+    ForkOfNoCall { run: String },
     #[error("the debugger needs a terminal for its input and its output")]
     NoTerminal,
     #[error("the terminal cannot be used as a screen")]
@@ -385,6 +391,7 @@ impl Error {
             Self::LeftBehind { .. } => failed("unwritable").with_help("remove it by hand: nothing needs it"),
             Self::NoPlaceToFork { run } => bad_input("bad_fork")
                 .with_help(format!("`dalsegno show {run}` lists its steps and operations")),
+            Self::ForkOfNoCall { .. } => bad_input("bad_fork").with_help("leave them out"),
             Self::NoTerminal => {
                 bad_input("no_terminal").with_help("use `dalsegno show`, whose output can go anywhere")
             }
@@ -555,84 +562,6 @@ fn line(error: &LineError) -> ErrorClass {
             .with_help("wait until a call has ended, or raise `max_calls` of the line"),
         _ => ErrorClass::new(Exit::BadInput, "line")
             .with_help("check `base_url` of the line in `dalsegno.toml`"),
-    }
-}
-
-fn engine(error: &EngineError) -> ErrorClass {
-    match error {
-        EngineError::UnknownAgent { name, known } => {
-            let class = ErrorClass::new(Exit::BadInput, "unknown_agent");
-            match nearest(name.as_str(), known) {
-                Some(near) => class.with_help(format!("did you mean `{near}`?")),
-                None => class.with_help("write the agent in `agents/*.toml`, then run `dalsegno check`"),
-            }
-        }
-        EngineError::ToolkitConfig { .. } => ErrorClass::new(Exit::BadInput, "agent"),
-        EngineError::TenantKey { .. } => ErrorClass::new(Exit::BadInput, "model"),
-        EngineError::Tenant(_) => ErrorClass::new(Exit::BadInput, "unknown_tenant"),
-        EngineError::Agent { .. } => ErrorClass::new(Exit::BadInput, "agent"),
-        EngineError::BrokenAgent { .. } => {
-            ErrorClass::new(Exit::BadInput, "agent").with_help("correct the file, then run `dalsegno check`")
-        }
-        EngineError::Open(error) => open(error),
-        EngineError::Create(CreateError::KeyConflict { .. }) => ErrorClass::new(Exit::BadInput, "key_conflict"),
-        EngineError::Create(CreateError::RunConflict { .. }) => ErrorClass::new(Exit::BadInput, "run_conflict"),
-        EngineError::Create(CreateError::SessionBusy { .. }) => ErrorClass::new(Exit::BadInput, "session_busy"),
-        EngineError::History(error) => history(error),
-        EngineError::Acquire(AcquireError::UnknownRun { .. }) => {
-            ErrorClass::new(Exit::BadInput, "unknown_run").with_help(LIST_RUNS)
-        }
-        EngineError::Acquire(AcquireError::Owned { .. }) => ErrorClass::new(Exit::Failed, "owned"),
-        EngineError::AlreadyRunning { run } => ErrorClass::new(Exit::Failed, "under_way").with_help(format!(
-            "wait until it ends or suspends, then start it again with the same key: this returns the outcome \
-             of run {} and performs nothing twice; or cancel it with `dalsegno cancel {}`",
-            short(run),
-            short(run)
-        )),
-        EngineError::Foreign { .. } | EngineError::Acquire(AcquireError::Foreign { .. }) => {
-            ErrorClass::new(Exit::BadInput, "foreign")
-                .with_help("adopt it: `dalsegno adopt RUN`, or fork it: `dalsegno fork RUN --at STEP`")
-        }
-        EngineError::NotAdopted { .. } => ErrorClass::new(Exit::BadInput, "not_adopted")
-            .with_help("allow what the run needs in this workspace, then adopt it; nothing was changed"),
-        EngineError::SigningKey(_) => ErrorClass::new(Exit::Failed, "signing_key")
-            .with_help("check the file `archive.key` beside the journal: only its owner may have access"),
-        EngineError::Acquire(AcquireError::Unreadable(error)) => unreadable(error),
-        EngineError::Principal { .. } => ErrorClass::new(Exit::BadInput, "bad_name"),
-        EngineError::Answer { .. } => ErrorClass::new(Exit::BadInput, "bad_answer"),
-        EngineError::Edit { .. } => ErrorClass::new(Exit::BadInput, "bad_answer")
-            .with_help("correct the file and approve again; nothing was recorded"),
-        EngineError::Model { .. } => ErrorClass::new(Exit::BadInput, "no_model"),
-        EngineError::NoVoice { .. } => ErrorClass::new(Exit::BadInput, "no_voice")
-            .with_help("add `[voice]` to the agent's file, and look at it with `dalsegno check`"),
-        EngineError::NoLine { .. } => ErrorClass::new(Exit::BadInput, "no_line")
-            .with_help("start `dalsegno serve` with its line in dalsegno.toml, or end the call with `dalsegno call hangup`"),
-        EngineError::Ended { .. } => ErrorClass::new(Exit::BadInput, "ended"),
-        EngineError::Cancellable { .. } => ErrorClass::new(Exit::BadInput, "cancellable"),
-        EngineError::Uncancellable { source, .. } => {
-            let ErrorClass { exit, code, .. } = engine(source);
-            ErrorClass::new(exit, code)
-        }
-        EngineError::Import(error) => match error {
-            dalsegno_store::ImportError::RunConflict { .. }
-            | dalsegno_store::ImportError::Reaches { .. } => ErrorClass::new(Exit::BadInput, "import_conflict"),
-            dalsegno_store::ImportError::Run { .. }
-            | dalsegno_store::ImportError::Twice { .. }
-            | dalsegno_store::ImportError::MissingConfig { .. }
-            | dalsegno_store::ImportError::Config { .. } => ErrorClass::new(Exit::BadInput, "not_an_archive"),
-            _ => ErrorClass::new(Exit::Failed, "store"),
-        },
-        EngineError::Rebind { .. } => ErrorClass::new(Exit::Failed, "rebind"),
-        EngineError::Run(error) => run_failure(error),
-        EngineError::ServerSecret { name, .. } => ErrorClass::new(Exit::Failed, "secret").with_help(format!(
-            "store it with `dalsegno secret put {}`; once `dalsegno check --connect` has pinned the tools, \
-             runs wait for a secret",
-            quoted(name)
-        )),
-        EngineError::Catalogue(_) => ErrorClass::new(Exit::Failed, "server").with_help(
-            "start the server or correct its section in dalsegno.toml; `dalsegno servers` tries each server alone",
-        ),
-        _ => ErrorClass::new(Exit::Failed, "engine"),
     }
 }
 

@@ -324,3 +324,48 @@ fn a_signal_at_the_prompt_leaves_the_terminal_as_it_was() {
     terminal.shows("seen");
     terminal.shows("seen");
 }
+
+const DESK: &str = r#"name = "desk"
+version = "1.0.0"
+description = "Takes calls."
+
+[model]
+use = "default"
+retries = 0
+
+[voice]
+"#;
+
+#[test]
+fn typing_interrupts_the_model_that_plays_the_live_model() {
+    if !has_terminal() {
+        return;
+    }
+    let story = "Once upon a time there was a table at a window, and whoever sat there saw the sea, the boats, \
+                 the gulls and the lighthouse, and in the evening the lights of the other shore, one by one.";
+    let double = Double::start(vec![words(story), words("At eight.")]);
+    let folder = workspace(&double);
+    fs::write(folder.path().join("agents/desk.toml"), DESK).unwrap();
+    let mut terminal = Terminal::open(&folder, "call text desk");
+    terminal.shows("Ctrl-D hangs up");
+    terminal.types("Tell me a story.");
+    // The reply is there as a whole, and is spoken word by word.
+    terminal.shows("agent: Once upon");
+    terminal.types("Stop. When do you open?");
+    terminal.shows("(cut off after");
+    terminal.shows("agent: At eight.");
+    terminal.presses(&["C-d"]);
+    terminal.shows("the caller ends the call: hung up");
+    terminal.shows("ended with 0");
+    assert!(!terminal.screen().contains("one by one"), "{}", terminal.screen());
+    let received = double.received();
+    assert_eq!(received.len(), 2);
+    // The model knows how far it came.
+    assert!(
+        received[1].text.contains("Once upon") && !received[1].text.contains("one by one"),
+        "{}",
+        received[1].text
+    );
+    assert!(received[1].text.contains("[…]"), "{}", received[1].text);
+    assert!(replayed(&folder).starts_with("identical"));
+}

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
+use crate::event::Outcome;
 use crate::reply::Violation;
 
 /// Why an operation has no answer.
@@ -23,6 +24,9 @@ pub struct Failure {
     /// The last attempt was certainly not worked on, so that nothing is paid for it.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub unsent: bool,
+    /// The core of a call came to it by itself: the operation is not waited for any more, and needs no process.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub withdrawn: bool,
     /// What a person who looks for the cause should see besides, such as the last words of a tool server. No model reads it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
@@ -43,7 +47,44 @@ impl Failure {
             violations: Vec::new(),
             lost_attempts: 0,
             unsent: false,
+            withdrawn: false,
             detail: None,
+        }
+    }
+
+    /// A failure to which the core of a call comes by itself.
+    pub(crate) fn withdrawal(code: FailureCode, message: &str) -> Self {
+        Self { withdrawn: true, ..Self::new(code, message) }
+    }
+
+    /// Says whether the core of a call came to it before that was recorded as such: then its words alone tell.
+    fn was_withdrawal(&self) -> bool {
+        matches!(
+            (self.code, self.message.as_str()),
+            (FailureCode::Cancelled, INTERRUPTED | HUNG_UP) | (FailureCode::Denied, HUNG_UP)
+        )
+    }
+}
+
+/// The message of a withdrawal when the live model is interrupted.
+pub(crate) const INTERRUPTED: &str = "the live model was interrupted";
+
+/// The message of a withdrawal when the caller has hung up.
+pub(crate) const HUNG_UP: &str = "the call has ended";
+
+impl Outcome {
+    /// Says whether the core of a call came to this outcome by itself: the operation needs no process any more.
+    pub fn is_withdrawal(&self) -> bool {
+        matches!(self, Self::Failed(failure) if failure.withdrawn || failure.was_withdrawal())
+    }
+
+    /// Says whether this outcome, to which the core comes, is the recorded one. Journals of before do not say of a withdrawal that it is one.
+    pub fn is_recorded_as(&self, recorded: &Self) -> bool {
+        match (self, recorded) {
+            (Self::Failed(own), Self::Failed(recorded)) if own.withdrawn && !recorded.withdrawn => {
+                own.was_withdrawal() && *recorded == Failure { withdrawn: false, ..own.clone() }
+            }
+            _ => self == recorded,
         }
     }
 }

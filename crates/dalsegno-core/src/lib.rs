@@ -91,7 +91,8 @@ pub use id::{
 pub use inherit::{Block, InheritError, Inheritance, Inherited};
 pub use join::{Begun, CallSlot, Join, Pending, Settled, Then};
 pub use live::{
-    CommandKind, EndedBy, Live, LiveCall, LiveCommand, LiveNews, ResponseEnd, Surface, TEXT_BYTES_MAX,
+    CommandKind, EndedBy, Live, LiveCall, LiveCommand, LiveNews, LiveTokens, ResponseEnd, Surface,
+    TEXT_BYTES_MAX,
 };
 pub use media::{RESULT_FILES_BYTES_MAX, RESULT_FILES_MAX, media_type};
 pub use notes::{Note, NoteLevel};

@@ -143,7 +143,7 @@ impl AgentState {
     }
 
     /// Notes in a call that an operation has its outcome, or waits at a gate.
-    fn arrived(&mut self, id: OperationId) {
+    pub(crate) fn arrived(&mut self, id: OperationId) {
         let at = self.now;
         let mut root = id;
         while let Some(above) = self.parent_of(root) {

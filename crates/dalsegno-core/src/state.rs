@@ -158,6 +158,12 @@ pub struct AgentState {
     /// Unsafe and keyed effects wait for a person, whatever the agent says: the run is a fork.
     #[serde(default)]
     pub(crate) ask_effects: bool,
+    /// The run is a fork of a call: its call continues what was said there.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub(crate) continues_call: bool,
+    /// What was said or done last in that call waits for an answer.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub(crate) owes_words: bool,
     /// Entries that no model can be sent any more stay in the transcript.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub(crate) keeps_all: bool,
@@ -215,6 +221,8 @@ impl AgentState {
             inherited: 0,
             inherited_bytes: 0,
             ask_effects: false,
+            continues_call: false,
+            owes_words: false,
             keeps_all: false,
         }
     }

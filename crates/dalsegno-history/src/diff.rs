@@ -1,5 +1,7 @@
 //! Two runs side by side: where they part, and what is different from there on.
 
+mod calls;
+
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -53,7 +55,10 @@ pub struct Side {
 pub struct FirstDifference {
     /// The step.
     pub step: u64,
-    /// What differs: `request`, `outcome`, `decision` or `end`.
+    /// The turn of a call, from 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub turn: Option<u64>,
+    /// What differs: `request`, `outcome`, `decision` or `end`; between two calls `words`, `call`, `effect` or `end`.
     pub kind: &'static str,
     /// What it is about, such as ``tool `risk.score` ``.
     pub label: String,
@@ -97,7 +102,15 @@ impl Journal {
     /// # Errors
     /// When a run is unknown, its journal is damaged, or it does not replay.
     pub async fn diff(&self, left: RunId, right: RunId) -> Result<RunDiff, HistoryError> {
+        let calls = (self.conversation(left).await?, self.conversation(right).await?);
         let (left, right) = (self.course(left).await?, self.course(right).await?);
+        if let (Some(a), Some(b)) = calls {
+            let first = calls::part(&a, &b).or_else(|| end_of_calls(&left, &right));
+            let identical = first.is_none();
+            let (state, prompt, arguments) = (Vec::new(), None, None);
+            let (left, right) = (left.side, right.side);
+            return Ok(RunDiff { left, right, identical, first, state, prompt, arguments });
+        }
         let parts = left.stages.iter().zip(&right.stages).position(|(a, b)| part(a, b).is_some());
         let shorter = left.stages.len().min(right.stages.len());
         let first = match parts {
@@ -211,12 +224,24 @@ fn part(left: &Stage, right: &Stage) -> Option<FirstDifference> {
     let (a, b) = (labels(left), labels(right));
     if a != b {
         let changes = compare::values(&json!({ "asks for": a }), &json!({ "asks for": b }));
-        return Some(FirstDifference { step, kind: "request", label: "another course".to_owned(), changes });
+        return Some(FirstDifference {
+            step,
+            turn: None,
+            kind: "request",
+            label: "another course".to_owned(),
+            changes,
+        });
     }
     for (a, b) in left.asked.iter().zip(&right.asked) {
         let label = a.operation.request.label();
         if a.operation.digest != b.operation.digest {
-            return Some(FirstDifference { step, kind: "request", label, changes: changes(a, b) });
+            return Some(FirstDifference {
+                step,
+                turn: None,
+                kind: "request",
+                label,
+                changes: changes(a, b),
+            });
         }
     }
     for (a, b) in left.asked.iter().zip(&right.asked) {
@@ -234,7 +259,7 @@ fn part(left: &Stage, right: &Stage) -> Option<FirstDifference> {
                 }
             };
             let label = a.operation.request.label();
-            return Some(FirstDifference { step, kind: "outcome", label, changes });
+            return Some(FirstDifference { step, turn: None, kind: "outcome", label, changes });
         }
     }
     None
@@ -251,7 +276,22 @@ fn end(left: &Course, right: &Course) -> Option<FirstDifference> {
     };
     let changes = compare::values(&words(left), &words(right));
     let step = left.side.steps.min(right.side.steps);
-    (!changes.is_empty()).then(|| FirstDifference { step, kind: "end", label: "the end".to_owned(), changes })
+    (!changes.is_empty()).then(|| FirstDifference {
+        step,
+        turn: None,
+        kind: "end",
+        label: "the end".to_owned(),
+        changes,
+    })
+}
+
+/// How two calls end differently in which the same was said and done. A fork has more steps, which is no difference.
+fn end_of_calls(left: &Course, right: &Course) -> Option<FirstDifference> {
+    let words = |course: &Course| json!({ "status": course.side.status, "end": course.side.end });
+    let changes = compare::values(&words(left), &words(right));
+    let label = "the end".to_owned();
+    let first = FirstDifference { step: 1, turn: None, kind: "end", label, changes };
+    (!first.changes.is_empty()).then_some(first)
 }
 
 fn changes(left: &Asked, right: &Asked) -> Vec<Change> {

@@ -1,6 +1,7 @@
 //! Where a run can be forked.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use dalsegno_core::{AgentConfig, OperationId, Outcome, RunId};
 use dalsegno_store::{Body, Record};
@@ -9,6 +10,7 @@ use serde_json::Value;
 use crate::error::HistoryError;
 use crate::inspect::OperationView;
 use crate::journal::Journal;
+use crate::turns::is_call;
 
 /// Where a fork parts from its run.
 #[derive(Debug, Clone, PartialEq)]
@@ -17,6 +19,8 @@ pub struct ForkPoint {
     pub run: RunId,
     /// How many of them.
     pub seq: u64,
+    /// How many of the news in the record after these are shared as well; for a call alone.
+    pub within: u32,
     /// The step that is asked for anew.
     pub step: u64,
     /// The outcomes that it has in place of those that the run had, by operation.
@@ -29,7 +33,8 @@ pub type ReadOutcome<'r> =
 
 impl Journal {
     /// Finds where a fork of a run parts from it, of its configuration and its records: at step `at`, or after the step whose
-    /// outcomes are replaced. A step before a fork's own first is one of the run that it was forked from. `read` turns the
+    /// outcomes are replaced. A step before a fork's own first is one of the run that it was forked from. A call has turns in the place
+    /// of steps. `read` turns the
     /// values of `set` into outcomes.
     ///
     /// # Errors
@@ -37,17 +42,15 @@ impl Journal {
     pub async fn fork_point(
         &self,
         run: RunId,
-        config: &AgentConfig,
+        config: &Arc<AgentConfig>,
         records: &[Record],
         at: Option<u64>,
         set: Vec<(OperationId, Value)>,
         read: ReadOutcome<'_>,
     ) -> Result<ForkPoint, HistoryError> {
         let failed = |message: String| HistoryError::Fork { run, message };
-        if let Some(Body::Started(started)) = records.first().map(|record| &record.body)
-            && started.request.surface.is_some()
-        {
-            return Err(failed("it is a call: its caller and its live model cannot be forked".to_owned()));
+        if is_call(records) {
+            return Box::pin(self.fork_point_of_call(run, config, records, at, set, read)).await;
         }
         let steps = steps_of(records);
         let mut replaced = BTreeMap::new();
@@ -108,9 +111,12 @@ impl Journal {
             }
             Some((of, seq, overrides, outcomes, first)) if step == first => {
                 let replaced = overrides.iter().copied().zip(outcomes.iter().cloned()).collect();
-                Ok(ForkPoint { run: of, seq, step, replaced })
+                Ok(ForkPoint { run: of, seq, within: 0, step, replaced })
             }
-            Some(_) | None => Ok(ForkPoint { run, seq: boundary(records, &steps, step), step, replaced }),
+            Some(_) | None => {
+                let seq = boundary(records, &steps, step);
+                Ok(ForkPoint { run, seq, within: 0, step, replaced })
+            }
         }
     }
 }

@@ -16,6 +16,7 @@ use dalsegno_store::codec::EncodeError;
 use crate::error::HistoryError;
 use crate::fold::{Fold, FoldError};
 use crate::journal::Journal;
+use crate::turns::{self, Place};
 
 /// Most forks of forks.
 const FORKS_MAX: usize = 10_000;
@@ -59,7 +60,13 @@ enum Link {
     /// The run before it in the session.
     After { run: RunId, by_handoff: bool },
     /// A copy of its first records.
-    Fork { run: RunId, seq: u64, replaced: BTreeMap<OperationId, Outcome>, ask_effects: bool, foreign: bool },
+    Fork {
+        run: RunId,
+        shared: Place,
+        replaced: BTreeMap<OperationId, Outcome>,
+        ask_effects: bool,
+        foreign: bool,
+    },
 }
 
 impl Link {
@@ -226,10 +233,10 @@ impl Beginning {
             return Err(FoldError::NoStart { run });
         };
         let link = match records.next() {
-            Some((_, Body::Forked { run, seq, overrides, outcomes, ask_effects, foreign, .. })) => {
+            Some((_, Body::Forked { run, seq, within, overrides, outcomes, ask_effects, foreign, .. })) => {
                 Some(Link::Fork {
                     run: *run,
-                    seq: *seq,
+                    shared: Place { seq: *seq, within: *within },
                     replaced: overrides.iter().copied().zip(outcomes.iter().cloned()).collect(),
                     ask_effects: *ask_effects,
                     foreign: *foreign,
@@ -237,7 +244,7 @@ impl Beginning {
             }
             Some((_, Body::Adopted { run, seq, .. })) => Some(Link::Fork {
                 run: *run,
-                seq: *seq,
+                shared: Place { seq: *seq, within: 0 },
                 replaced: BTreeMap::new(),
                 ask_effects: true,
                 foreign: true,
@@ -324,11 +331,21 @@ impl Ancestor {
                 rest.iter().try_for_each(|record| fold.apply(record))?;
                 Ok(self.fresh_below.following(fold.state(), by_handoff))
             }
-            Link::Fork { seq, replaced, ask_effects, foreign, .. } => {
-                let mut shared = rest.iter().take_while(|record| record.seq < seq);
-                shared.try_for_each(|record| fold.apply_replaced(record, &replaced))?;
+            Link::Fork { shared, replaced, ask_effects, foreign, .. } => {
+                let mut before = rest.iter().take_while(|record| record.seq < shared.seq);
+                before.try_for_each(|record| fold.apply_replaced(record, &replaced))?;
+                if let Some(record) = turns::part_of(rest, shared) {
+                    fold.apply(&record)?;
+                }
                 fold.replace_rest(first, replaced)?;
-                let forked = fold.machine.into_state().fork(self.below, ask_effects);
+                let surface = self.fresh_below.request().surface;
+                let forked = match surface.filter(|_| fold.state().live().is_some()) {
+                    Some(surface) => {
+                        fold.catch_up()?;
+                        fold.machine.into_state().fork_call(self.below, ask_effects, surface)
+                    }
+                    None => fold.machine.into_state().fork(self.below, ask_effects),
+                };
                 let forked = forked.map_err(|source| FoldError::Fork { run: self.below, of: run, source })?;
                 Ok(if foreign { forked.on_behalf_of(self.fresh_below.request()) } else { forked })
             }

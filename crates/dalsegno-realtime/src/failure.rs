@@ -17,8 +17,11 @@ pub(crate) enum Meaning {
     Refused,
 }
 
+/// Said of a model of the workspace that plays the live model, once all its attempts have failed.
+pub(crate) const OWN_MODEL_FAILED: &str = "model_failed";
+
 /// Codes after which no further attempt helps: a key, money, a model.
-const FATAL: [&str; 12] = [
+const FATAL: [&str; 13] = [
     "account_deactivated",
     "authentication_error",
     "beta_api_shape_disabled",
@@ -27,6 +30,7 @@ const FATAL: [&str; 12] = [
     "insufficient_quota",
     "invalid_api_key",
     "invalid_model",
+    OWN_MODEL_FAILED,
     "model_not_found",
     "permission_error",
     "unsupported_country_region_territory",

@@ -4,6 +4,7 @@ use alloc::borrow::{Cow, ToOwned as _};
 use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
 
+use dalsegno_core::{LiveTokens, TokenDetails};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
@@ -99,6 +100,8 @@ pub(crate) struct Done {
     /// What the response said, for providers that say it nowhere else.
     pub(crate) text: String,
     pub(crate) error: Option<Error>,
+    /// What it took, if the provider says so.
+    pub(crate) tokens: Option<LiveTokens>,
 }
 
 /// How a response ended.
@@ -181,6 +184,30 @@ struct Response {
     metadata: Option<Value>,
     #[serde(default)]
     output: Option<Vec<Item>>,
+    #[serde(default)]
+    usage: Option<Value>,
+}
+
+#[derive(Deserialize)]
+struct Usage {
+    #[serde(default)]
+    input_tokens: u64,
+    #[serde(default)]
+    output_tokens: u64,
+    #[serde(default)]
+    input_token_details: Option<InputDetails>,
+    /// Said by a model of the workspace that plays the live model, where its provider does not count.
+    #[serde(default)]
+    estimated: bool,
+    /// Said by a model of the workspace that plays the live model: all that is known of its tokens.
+    #[serde(default)]
+    details: Option<TokenDetails>,
+}
+
+#[derive(Deserialize)]
+struct InputDetails {
+    #[serde(default)]
+    cached_tokens: u64,
 }
 
 #[derive(Deserialize)]
@@ -340,7 +367,16 @@ fn done(response: Response) -> Done {
         }
     }
     let error = response.status_details.and_then(|details| details.error);
-    Done { response: response.id, status, text, error }
+    // One that makes no sense counts nothing.
+    let usage = response.usage.and_then(|usage| serde_json::from_value::<Usage>(usage).ok());
+    let tokens = usage.map(|usage| {
+        let cached = usage.input_token_details.map_or(0, |details| details.cached_tokens);
+        let details =
+            usage.details.unwrap_or(TokenDetails { cached_input_tokens: cached, ..TokenDetails::default() });
+        let Usage { input_tokens: input, output_tokens: output, estimated, .. } = usage;
+        LiveTokens { input, output, details, estimated }
+    });
+    Done { response: response.id, status, text, error, tokens }
 }
 
 impl Error {

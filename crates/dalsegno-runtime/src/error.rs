@@ -341,6 +341,12 @@ pub enum EngineError {
         /// The run.
         run: RunId,
     },
+    /// The run is no call.
+    #[error("run {run} is no call: it has no live model that could be given a note")]
+    NoCall {
+        /// The run.
+        run: RunId,
+    },
     /// The agent cannot be given another model.
     #[error("cannot replace the model of agent `{agent}`: {message}")]
     Model {

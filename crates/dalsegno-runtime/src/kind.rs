@@ -40,6 +40,7 @@ impl EngineError {
             | Self::Model { .. }
             | Self::NoVoice { .. }
             | Self::NoLine { .. }
+            | Self::NoCall { .. }
             | Self::Answer { is_late: false, .. }
             | Self::Edit { .. }
             | Self::NotAdopted { .. }

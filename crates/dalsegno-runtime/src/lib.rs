@@ -44,6 +44,7 @@ mod trial;
 mod vault;
 
 pub use archive::{Archives, Brings, ImportReport, SignedBy};
+pub use asking::SpokenRequest;
 pub use clock::{Clock, SystemClock};
 #[cfg(feature = "oauth")]
 pub use consents::{ServerAccessError, ServerConsent};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use dalsegno_core::{AgentConfig, AgentState, OperationId, Request, RunId};
+use dalsegno_core::{AgentConfig, AgentState, Live, OperationId, Request, RunId, Timestamp};
 use dalsegno_store::{Body, NewRecord, Record, StorageKind};
 
 /// Sees every record of every run that this engine performs, as soon as it is in the journal: for traces and metrics.
@@ -53,6 +53,12 @@ pub trait Watch: Send + Sync + 'static {
     /// from a fold.
     fn recorded(&mut self, seq: u64, record: &NewRecord, request: Option<&Request>);
 
+    /// Where a call stands after a record of it: what the live model is asked for, which the journal does not hold since it follows
+    /// from a fold.
+    fn conversed(&mut self, at: Timestamp, live: &Live) {
+        let _ = (at, live);
+    }
+
     /// A record was in the journal when this engine took the run over, and was shown to whoever performed it then. The
     /// first one comes and those since the latest snapshot, so that what is still open in them can be told of when it
     /// ends. `request` is there for what has no outcome yet.
@@ -83,6 +89,9 @@ impl Watches {
     pub(crate) fn recorded(&mut self, seq: u64, record: &NewRecord, state: &AgentState) {
         let request = asked(&record.body, record.operation, state);
         self.0.iter_mut().for_each(|watch| watch.recorded(seq, record, request));
+        if let Some(live) = state.live() {
+            self.0.iter_mut().for_each(|watch| watch.conversed(record.at, live));
+        }
     }
 
     /// Shows a record that was there before.

@@ -370,6 +370,7 @@ impl Engine {
             caller,
             tool: Some((name.clone(), tool)),
             reading: None,
+            events: None,
             scopes: self.memory_scopes(place)?,
         })
     }

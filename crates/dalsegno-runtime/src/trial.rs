@@ -287,6 +287,7 @@ impl Engine {
             caller: Caller::default(),
             tool: None,
             reading: None,
+            events: None,
             scopes,
         };
         Box::pin(self.perform_errand(behalf.tenant, errand)).await.outcome.into_effect_outcome(&request)

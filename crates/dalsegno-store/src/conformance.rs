@@ -243,6 +243,7 @@ pub fn every_kind() -> Vec<NewRecord> {
     let forked = Body::Forked {
         run: run_id(9),
         seq: 4,
+        within: 0,
         step: 3,
         overrides: vec![operation],
         outcomes: vec![failed.clone()],

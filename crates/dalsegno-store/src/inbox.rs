@@ -41,6 +41,14 @@ pub enum Message {
         /// The answer, checked by whoever sent it.
         answer: Answer,
     },
+    /// The live model of a call is to be given a note.
+    Say {
+        /// The words.
+        text: String,
+        /// Who says it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<String>,
+    },
     /// Some of its operations are to be given up.
     GiveUp {
         /// The operations; those that are over already stay as they are.

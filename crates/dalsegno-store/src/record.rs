@@ -194,6 +194,9 @@ pub enum Body {
         run: RunId,
         /// The number of its records that are shared.
         seq: u64,
+        /// How many of the news in the record after these are shared as well: a call is forked between two of its turns.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        within: u32,
         /// The step whose requests are minted anew: the first one that is this run's own.
         #[serde(default, skip_serializing_if = "is_zero")]
         step: u64,

@@ -38,6 +38,7 @@
 //!
 //! What people and models said, and what tools were called with, is left out unless [`Content::On`] asks for it.
 
+mod call;
 mod content;
 mod export;
 mod ids;

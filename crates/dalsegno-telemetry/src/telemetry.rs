@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use dalsegno_core::{AgentConfig, OperationId, Request, RunId};
+use dalsegno_core::{AgentConfig, Live, OperationId, Request, RunId, Timestamp};
 use dalsegno_runtime::{Observer, Watch, Watched};
 use dalsegno_store::{Body, NewRecord, Record, StorageKind};
 
+use crate::call::CallMeter;
 use crate::export::{Counters, ExportConfig, ExportError, ExportStats, Exporter};
 use crate::ids::{SpanId, TraceId};
 use crate::metrics::Metrics;
@@ -56,7 +57,7 @@ impl Telemetry {
     pub fn run(&self, run: RunId, root: RunId, config: Option<Arc<AgentConfig>>) -> RunTelemetry {
         self.metrics().run_taken();
         let projector = Projector::new(run, self.inner.options.clone(), config).below(root);
-        RunTelemetry { projector, telemetry: self.clone() }
+        RunTelemetry { projector, call: CallMeter::default(), telemetry: self.clone() }
     }
 
     /// The metrics of the process.
@@ -100,6 +101,7 @@ impl Telemetry {
 #[derive(Debug)]
 pub struct RunTelemetry {
     projector: Projector,
+    call: CallMeter,
     telemetry: Telemetry,
 }
 
@@ -116,10 +118,23 @@ impl RunTelemetry {
         if let Body::Started(started) = &record.body {
             self.telemetry.metrics().run_started(&started.agent);
         }
+        if let (Body::Conversed { news }, Some(agent)) = (&record.body, self.projector.agent()) {
+            let metrics = self.telemetry.metrics();
+            for one in news {
+                self.call.hear(record.at, one, &mut |measured| metrics.call(agent, measured));
+            }
+        }
         for span in spans {
             self.telemetry.metrics().observe(&span);
             self.telemetry.send(span);
         }
+    }
+
+    /// Takes note of where a call stands.
+    pub fn call(&mut self, at: Timestamp, live: &Live) {
+        let Some(agent) = self.projector.agent() else { return };
+        let metrics = self.telemetry.metrics();
+        self.call.look(at, live, &mut |measured| metrics.call(agent, measured));
     }
 
     /// Takes a record that was in the journal before this process took the run over, so that what is still open ends
@@ -158,6 +173,10 @@ impl Observer for Telemetry {
 impl Watch for RunTelemetry {
     fn recorded(&mut self, seq: u64, record: &NewRecord, request: Option<&Request>) {
         self.record(seq, record, request);
+    }
+
+    fn conversed(&mut self, at: Timestamp, live: &Live) {
+        self.call(at, live);
     }
 
     fn found(&mut self, record: &Record, request: Option<&Request>) {

@@ -12,6 +12,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::caller::{Caller, Dropped, Turns};
+use crate::own::{OwnModel, OwnSession};
 use crate::socket::{Endpoint, NoSocket, Socket};
 use crate::telephone::{Follows, Telephone, Told};
 
@@ -31,24 +32,83 @@ pub struct Call {
     pub handle: RunHandle,
     /// What the caller does. When this is dropped, the caller hangs up, unless a turn that waits is to do so.
     pub caller: mpsc::Sender<Caller>,
+    /// The words of the agent's own model as it speaks them, in a call by hand.
+    pub spoken: Option<mpsc::UnboundedReceiver<String>>,
     /// What carries the words. It ends with the run.
     pub carried: JoinHandle<()>,
 }
 
-/// The socket, or the way to one.
+/// Where the live model is.
+#[derive(Clone)]
+pub(crate) enum Provider {
+    /// Behind a socket.
+    Remote(Arc<Endpoint>),
+    /// It is the agent's own model.
+    Own(Arc<OwnModel>),
+}
+
+/// A way to the live model that is open.
+enum Connection {
+    Socket(Box<Socket>),
+    Own(Box<OwnSession>),
+}
+
+impl Provider {
+    /// Opens a session, or attaches to the session of a telephone's call.
+    async fn open(&self, call: Option<&str>) -> Result<Connection, NoSocket> {
+        Ok(match self {
+            Self::Remote(endpoint) => Connection::Socket(Box::new(endpoint.open(call).await?)),
+            Self::Own(model) => Connection::Own(Box::new(OwnSession::open(model))),
+        })
+    }
+}
+
+impl Connection {
+    async fn next(&mut self) -> Result<String, String> {
+        match self {
+            Self::Socket(socket) => socket.next().await,
+            Self::Own(session) => Ok(session.next().await),
+        }
+    }
+
+    async fn send(&mut self, frames: Vec<String>) -> Result<(), String> {
+        match self {
+            Self::Socket(socket) => socket.send(frames).await,
+            Self::Own(session) => {
+                session.send(&frames);
+                Ok(())
+            }
+        }
+    }
+
+    async fn close(self) {
+        match self {
+            Self::Socket(socket) => socket.close().await,
+            Self::Own(_) => {}
+        }
+    }
+
+    /// What a response has taken that is cut off by the end of the session, where that is known.
+    fn taken(&self) -> Option<LiveNews> {
+        let Self::Own(session) = self else { return None };
+        session.taken().map(|(response, tokens)| LiveNews::Counted { response, tokens })
+    }
+}
+
+/// The session, or the way to one.
 enum Link {
     /// There is none yet: the call was not answered.
     None,
     /// The next attempt is at this time of the call.
     Waiting(u64),
-    Opening(JoinHandle<Result<Box<Socket>, NoSocket>>),
-    Open(Box<Socket>),
+    Opening(JoinHandle<Result<Connection, NoSocket>>),
+    Open(Connection),
 }
 
-/// What came of the socket.
+/// What came of the session.
 enum Came {
     Time,
-    Opened(Result<Box<Socket>, NoSocket>),
+    Opened(Result<Connection, NoSocket>),
     Frame(String),
     Lost(String),
 }
@@ -68,7 +128,7 @@ impl Link {
                     Came::Opened(Err(NoSocket { reason: error.to_string(), may_pass: false, is_gone: false }))
                 }
             },
-            Self::Open(socket) => match socket.next().await {
+            Self::Open(session) => match session.next().await {
                 Ok(frame) => Came::Frame(frame),
                 Err(reason) => Came::Lost(reason),
             },
@@ -80,7 +140,7 @@ impl Link {
 pub(crate) struct Carrier {
     began: Instant,
     session: LiveSession,
-    endpoint: Arc<Endpoint>,
+    provider: Provider,
     link: Link,
     /// Attempts since the last steady session.
     attempts: u32,
@@ -98,7 +158,7 @@ pub(crate) struct Carrier {
 impl Carrier {
     pub(crate) fn new(
         session: LiveSession,
-        endpoint: Arc<Endpoint>,
+        provider: Provider,
         news: mpsc::Sender<LiveNews>,
         commands: mpsc::UnboundedReceiver<LiveCommand>,
         said: mpsc::Receiver<Caller>,
@@ -106,7 +166,7 @@ impl Carrier {
         Self {
             began: Instant::now(),
             session,
-            endpoint,
+            provider,
             link: Link::Waiting(0),
             attempts: 0,
             was_open: false,
@@ -138,7 +198,7 @@ impl Carrier {
     pub(crate) async fn carry(mut self) {
         while self.turn().await {}
         match self.link {
-            Link::Open(socket) => socket.close().await,
+            Link::Open(session) => session.close().await,
             Link::Opening(opening) => opening.abort(),
             Link::None | Link::Waiting(_) => {}
         }
@@ -223,14 +283,13 @@ impl Carrier {
         let now = self.now();
         match came {
             Came::Time => {
-                let endpoint = Arc::clone(&self.endpoint);
+                let provider = self.provider.clone();
                 let call = self.telephone.as_ref().map(|telephone| telephone.call().to_owned());
-                let opens = async move { endpoint.open(call.as_deref()).await.map(Box::new) };
-                self.link = Link::Opening(tokio::spawn(opens));
+                self.link = Link::Opening(tokio::spawn(async move { provider.open(call.as_deref()).await }));
                 Output::default()
             }
-            Came::Opened(Ok(socket)) => {
-                self.link = Link::Open(socket);
+            Came::Opened(Ok(session)) => {
+                self.link = Link::Open(session);
                 match &mut self.telephone {
                     Some(telephone) => {
                         let mut output = telephone.found(&mut self.session);
@@ -288,6 +347,11 @@ impl Carrier {
     async fn perform(&mut self, output: Output, dropped: Option<Dropped>) -> bool {
         let mut output = output;
         loop {
+            if output.close
+                && let Link::Open(session) = &self.link
+            {
+                output.news.splice(0..0, session.taken());
+            }
             for news in output.news {
                 // A run that takes nothing for so long does not hear the call.
                 match timeout(STALLED, self.news.send(news)).await {
@@ -302,11 +366,11 @@ impl Carrier {
                 self.reconnect(dropped).await;
                 return true;
             }
-            let Link::Open(socket) = &mut self.link else { return true };
+            let Link::Open(session) = &mut self.link else { return true };
             if output.frames.is_empty() {
                 return true;
             }
-            match socket.send(output.frames).await {
+            match session.send(output.frames).await {
                 Ok(()) => return true,
                 Err(reason) => output = self.session.lost(self.now(), &reason),
             }
@@ -325,8 +389,8 @@ impl Carrier {
         };
         self.attempts = self.attempts.saturating_add(1);
         let before = std::mem::replace(&mut self.link, Link::Waiting(now.saturating_add(wait)));
-        if let Link::Open(socket) = before {
-            socket.close().await;
+        if let Link::Open(session) = before {
+            session.close().await;
         }
     }
 }

@@ -3,20 +3,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use dalsegno_core::{AgentName, AgentRequest, LiveNews, Surface};
+use dalsegno_core::{AgentConfig, AgentName, AgentRequest, AgentState, LiveNews, RunId, Surface};
 use dalsegno_realtime::{LiveSession, Settings};
-use dalsegno_runtime::{Conversation, Engine, EngineError, StartOptions};
-use tokio::sync::{Semaphore, mpsc};
+use dalsegno_runtime::{Conversation, Engine, EngineError, ForkOptions, StartOptions};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::timeout;
 
-use crate::call::{Call, Carrier};
+use crate::call::{Call, Carrier, Provider};
 use crate::socket::Endpoint;
 
 /// How long the provider may take to open a session that is only looked at.
 const LOOK_WITHIN: Duration = Duration::from_secs(10);
 
 /// How much of the caller may wait.
-const CALLER_MAX: usize = 64;
+pub(crate) const CALLER_MAX: usize = 64;
 
 /// Why there is no call.
 #[derive(Debug, thiserror::Error)]
@@ -121,25 +121,53 @@ impl Line {
         request: AgentRequest,
         options: StartOptions,
     ) -> Result<Call, LineError> {
-        let Ok(room) = Arc::clone(&self.room).try_acquire_owned() else {
-            return Err(LineError::Full { name: self.name.clone(), max_calls: self.max_calls });
-        };
+        let room = self.room()?;
         let conversation = engine.converse(agent, Surface::Realtime, request, options).await?;
+        self.carry(engine, conversation, room).await
+    }
+
+    /// Forks a call: the new one continues over this line.
+    ///
+    /// # Errors
+    /// When the line is full, or the call cannot be forked.
+    pub async fn fork(&self, engine: &Engine, run: RunId, options: ForkOptions) -> Result<Call, LineError> {
+        let room = self.room()?;
+        let conversation = engine.fork_call(run, Surface::Realtime, options).await?;
+        self.carry(engine, conversation, room).await
+    }
+
+    fn room(&self) -> Result<OwnedSemaphorePermit, LineError> {
+        let room = Arc::clone(&self.room).try_acquire_owned();
+        room.map_err(|_| LineError::Full { name: self.name.clone(), max_calls: self.max_calls })
+    }
+
+    async fn carry(
+        &self,
+        engine: &Engine,
+        conversation: Conversation,
+        room: OwnedSemaphorePermit,
+    ) -> Result<Call, LineError> {
         let Conversation { handle, news, commands, stay: _ } = conversation;
-        let run = handle.run();
-        let settings = async {
-            let config = engine.journal().configuration(run).await?;
-            let fold = engine.journal().fold_from_snapshot(run, &config).await?;
-            Ok(Settings::of(&config, fold.state()))
-        };
-        let settings = settings.await.map_err(EngineError::History)?;
+        let (config, state) = standing(engine, handle.run()).await?;
         let (caller, said) = mpsc::channel(CALLER_MAX);
-        let session = LiveSession::new(settings);
-        let carrier = Carrier::new(session, Arc::clone(&self.endpoint), news, commands, said);
+        let session = LiveSession::new(Settings::of(&config, &state));
+        let provider = Provider::Remote(Arc::clone(&self.endpoint));
+        let carrier = Carrier::new(session, provider, news, commands, said);
         let carried = tokio::spawn(async move {
             carrier.carry().await;
             drop(room);
         });
-        Ok(Call { handle, caller, carried })
+        Ok(Call { handle, caller, spoken: None, carried })
     }
+}
+
+/// What a call began with, and how it stands in the journal.
+pub(crate) async fn standing(
+    engine: &Engine,
+    run: RunId,
+) -> Result<(Arc<AgentConfig>, AgentState), EngineError> {
+    let config = engine.journal().configuration(run).await.map_err(EngineError::History)?;
+    let fold = engine.journal().fold_from_snapshot(run, &config).await.map_err(EngineError::History)?;
+    let state = fold.state().clone();
+    Ok((config, state))
 }

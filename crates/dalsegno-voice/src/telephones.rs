@@ -18,7 +18,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::call::Carrier;
+use crate::call::{Carrier, Provider};
 use crate::control::{Control, NoControl};
 use crate::headers::{Ringing, is_call_id};
 use crate::line::LineError;
@@ -278,7 +278,8 @@ impl Parts<'_> {
         // Its caller is heard at the provider.
         let (_, said) = mpsc::channel(1);
         let telephone = Telephone::new(call, Arc::clone(endpoint), stay);
-        Carrier::new(session, Arc::clone(endpoint), news, commands, said).of_telephone(telephone, is_ringing)
+        let provider = Provider::Remote(Arc::clone(endpoint));
+        Carrier::new(session, provider, news, commands, said).of_telephone(telephone, is_ringing)
     }
 }
 

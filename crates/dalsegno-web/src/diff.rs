@@ -72,8 +72,10 @@ pub struct SideView {
 /// A place at which they differ.
 #[derive(Debug, Clone)]
 pub struct Place {
-    /// The step.
-    pub step: u64,
+    /// The step, or the turn of a call, such as `step 2`.
+    pub place: String,
+    /// The same at the beginning of a sentence.
+    pub title: String,
     /// What it is about.
     pub words: String,
     /// The addresses of the step in both runs.
@@ -86,16 +88,21 @@ impl Diff {
     /// How two runs differ.
     pub fn of(diff: &RunDiff) -> Self {
         let RunDiff { left, right, identical, first, state, prompt, arguments } = diff;
-        let place = |step: u64, words: String, changes: &[dalsegno_history::Change]| Place {
-            step,
-            words: text::line(&words.replace('`', ""), 200),
-            at: [left, right].map(|side| format!("/runs/{}/steps/{step}", side.run)),
-            changes: changes.iter().map(ChangeRow::of).collect(),
-        };
+        let place =
+            |step: u64, turn: Option<u64>, words: String, changes: &[dalsegno_history::Change]| Place {
+                place: turn.map_or_else(|| format!("step {step}"), |turn| format!("turn {turn}")),
+                title: turn.map_or_else(|| format!("Step {step}"), |turn| format!("Turn {turn}")),
+                words: text::line(&words.replace('`', ""), 200),
+                at: [left, right].map(|side| format!("/runs/{}/steps/{step}", side.run)),
+                changes: changes.iter().map(ChangeRow::of).collect(),
+            };
         let kind = |kind: &str, label: &str| match kind {
             "request" => format!("they ask for something else: {label}"),
             "outcome" => format!("the outcome differs: {label}"),
             "end" => "they end differently".to_owned(),
+            "words" => format!("the words of {label} differ"),
+            "call" => format!("{label} asks for something else"),
+            "effect" => format!("an effect differs: {label}"),
             other => format!("{other}: {label}"),
         };
         Self {
@@ -103,10 +110,10 @@ impl Diff {
             is_identical: *identical,
             first: first
                 .as_ref()
-                .map(|first| place(first.step, kind(first.kind, &first.label), &first.changes)),
+                .map(|first| place(first.step, first.turn, kind(first.kind, &first.label), &first.changes)),
             state: state.iter().map(ChangeRow::of).collect(),
-            prompt: prompt.as_ref().map(|one| place(one.step, one.label.clone(), &one.changes)),
-            arguments: arguments.as_ref().map(|one| place(one.step, one.label.clone(), &one.changes)),
+            prompt: prompt.as_ref().map(|one| place(one.step, None, one.label.clone(), &one.changes)),
+            arguments: arguments.as_ref().map(|one| place(one.step, None, one.label.clone(), &one.changes)),
         }
     }
 }

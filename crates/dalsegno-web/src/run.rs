@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use askama::Template;
 use dalsegno_core::{AgentRequest, AgentResponse, Timestamp, Usage};
-use dalsegno_history::{OperationOutline, Outline, Standing, Walk};
+use dalsegno_history::{Moment, OperationOutline, Outline, Speaker, Standing, Walk};
 use dalsegno_store::{RecordKind, RunSummary};
 use dalsegno_wire::Lineage;
 
@@ -43,8 +43,55 @@ pub struct RunPage {
     pub origin: Option<Origin>,
     /// What cannot be read or computed of it.
     pub stops: Vec<String>,
+    /// What was said and done, where it is a call.
+    pub call: Option<Call>,
     /// Its steps.
     pub timeline: Timeline,
+}
+
+/// Most moments of a call on one page; the latest.
+const MOMENTS: usize = 1_000;
+
+/// What was said and done in a call.
+#[derive(Debug, Clone)]
+pub struct Call {
+    /// How many moments stand before these.
+    pub earlier: usize,
+    /// The moments.
+    pub moments: Vec<Said>,
+}
+
+/// One thing that was said or done in a call.
+#[derive(Debug, Clone)]
+pub struct Said {
+    /// The number of the turn, where it is the first thing of one.
+    pub turn: Option<u64>,
+    /// When, after the beginning of the call.
+    pub at: String,
+    /// Who says it: `caller` or `agent`; nobody where something else happens.
+    pub by: Option<&'static str>,
+    /// The words.
+    pub words: String,
+    /// What else is to be known of it.
+    pub note: Option<String>,
+}
+
+impl Call {
+    /// What was said and done in a call that began at a time; none where the run is no call.
+    pub fn of(began: Timestamp, moments: &[Moment]) -> Option<Self> {
+        if moments.is_empty() {
+            return None;
+        }
+        let earlier = moments.len().saturating_sub(MOMENTS);
+        let moments = moments.iter().skip(earlier).map(|moment| Said {
+            turn: moment.turn,
+            at: text::duration(moment.at.as_millis().saturating_sub(began.as_millis())),
+            by: moment.by.map(Speaker::as_str),
+            words: text::shown(&moment.words, TEXT),
+            note: moment.note.as_deref().map(|note| text::line(note, 200)),
+        });
+        Some(Self { earlier, moments: moments.collect() })
+    }
 }
 
 /// The steps of a run in a window: what a page and a module that scrolls show.
@@ -126,8 +173,8 @@ pub struct Origin {
     pub id: String,
     /// The beginning of its id.
     pub short: String,
-    /// The first step of its own.
-    pub step: Option<u64>,
+    /// The first step of its own, or of a call the first turn, such as `step 3`.
+    pub place: Option<String>,
     /// What else differs.
     pub notes: Vec<String>,
     /// The address of a comparison with it.
@@ -272,7 +319,10 @@ impl Origin {
             word,
             id: run.to_string(),
             short: text::short(run),
-            step: lineage.from_step,
+            place: match (lineage.from_turn, lineage.from_step) {
+                (Some(turn), _) => Some(format!("turn {turn}")),
+                (None, step) => step.map(|step| format!("step {step}")),
+            },
             notes,
             diff: diff.map(|other| format!("/diff?left={other}&right={}", summary.run)),
         })

@@ -9,7 +9,7 @@ use dalsegno_web::document::{
 use dalsegno_web::fork::{Edited, ForkPage};
 use dalsegno_web::inbox::{Field, InboxPage, Kind, Typed, WaitingCard};
 use dalsegno_web::notice::NoticePage;
-use dalsegno_web::run::{Asked, Bar, End, Origin, Row, RunHead, RunPage, Timeline, Windows};
+use dalsegno_web::run::{Asked, Bar, Call, End, Origin, Row, RunHead, RunPage, Said, Timeline, Windows};
 use dalsegno_web::runs::{Filter, Mark, RunRow, RunsPage};
 use dalsegno_web::sign_in::{SignInPage, SignedInPage};
 use dalsegno_web::step::{
@@ -160,13 +160,25 @@ fn run() -> RunPage {
             word: "Forked from",
             id: ID.to_owned(),
             short: ID[..12].to_owned(),
-            step: Some(3),
+            place: Some("step 3".to_owned()),
             notes: vec![hostile()],
             diff: Some("/diff".to_owned()),
         }),
         stops: vec![hostile()],
+        call: Some(Call {
+            earlier: 7,
+            moments: vec![
+                said(Some(1), Some("agent"), Some(hostile())),
+                said(Some(2), Some("caller"), None),
+                said(None, None, None),
+            ],
+        }),
         timeline: timeline(),
     }
+}
+
+fn said(turn: Option<u64>, by: Option<&'static str>, note: Option<String>) -> Said {
+    Said { turn, at: "1.2 s".to_owned(), by, words: hostile(), note }
 }
 
 fn operation() -> OperationCard {
@@ -284,7 +296,8 @@ fn diff() -> DiffPage {
         end: Some(hostile()),
     };
     let place = || Place {
-        step: 2,
+        place: "step 2".to_owned(),
+        title: "Step 2".to_owned(),
         words: hostile(),
         at: ["/a".to_owned(), "/b".to_owned()],
         changes: vec![change()],

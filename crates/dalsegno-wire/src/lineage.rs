@@ -30,6 +30,9 @@ pub struct Lineage {
     /// The first step of its own; it shares those before.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from_step: Option<u64>,
+    /// The first turn of its own, where it is a fork of a call.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from_turn: Option<u64>,
     /// The operations whose outcomes were replaced.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "openapi", schema(value_type = Vec<schema::OperationId>))]
@@ -64,9 +67,10 @@ impl Lineage {
     ) -> Self {
         let mut lineage = Self { parent, ..Self::default() };
         match second {
-            Some(Body::Forked { run, step, overrides, .. }) => {
+            Some(Body::Forked { run, seq, within, step, overrides, .. }) => {
                 lineage.forked_from = Some(*run);
                 lineage.from_step = Some(*step);
+                lineage.from_turn = journal.first_own_turn(*run, *seq, *within).await.ok().flatten();
                 lineage.replaced.clone_from(overrides);
             }
             Some(Body::Adopted { run, step, by, .. }) => {

@@ -10,7 +10,7 @@ use dalsegno_core::AgentName;
 use super::telephone::{
     CHECK_EXAMPLES, CallCheckArgs, CallHangupArgs, CallListArgs, HANGUP_EXAMPLES, LIST_EXAMPLES,
 };
-use super::{Format, StreamArgs};
+use super::{DocumentArgs, Format, StreamArgs};
 use crate::complete;
 
 #[derive(Debug, ClapArgs)]
@@ -42,6 +42,11 @@ pub(crate) enum CallVerb {
     /// A session of the live model is opened, and closed at once.
     #[command(after_help = CHECK_EXAMPLES)]
     Check(CallCheckArgs),
+    /// Give the live model of a call that is under way a note: it speaks of it at the next pause
+    ///
+    /// The caller does not hear the note itself. It is recorded with the call.
+    #[command(after_help = SAY_EXAMPLES)]
+    Say(CallSayArgs),
 }
 
 impl CallArgs {
@@ -51,6 +56,7 @@ impl CallArgs {
             CallVerb::List(list) => list.document.resolve(),
             CallVerb::Hangup(hangup) => hangup.document.resolve(),
             CallVerb::Check(check) => check.document.resolve(),
+            CallVerb::Say(say) => say.document.resolve(),
         }
     }
 }
@@ -64,7 +70,7 @@ pub(crate) struct CallTextArgs {
     #[arg(long, value_name = "NAME")]
     pub(crate) line: Option<String>,
     /// What the caller and the live model do, as TOML: one `[[turns]]` for each thing. With `--line`, only what the caller does
-    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, required_unless_present = "line")]
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) script: Option<PathBuf>,
     /// Structured input, which templates read as `request.data`
     #[arg(long, value_name = "JSON|@FILE")]
@@ -84,6 +90,26 @@ pub(crate) struct CallTextArgs {
     #[command(flatten)]
     pub(crate) stream: StreamArgs,
 }
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct CallSayArgs {
+    /// The run of the call: its id, the first 4 or more digits of it, or `last`
+    #[arg(add = ArgValueCandidates::new(complete::runs))]
+    pub(crate) run: String,
+    /// The words
+    #[arg(value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) text: String,
+    /// Name of the person who gives the note
+    #[arg(long, value_name = "NAME")]
+    pub(crate) by: Option<String>,
+    #[command(flatten)]
+    pub(crate) document: DocumentArgs,
+}
+
+const SAY_EXAMPLES: &str = "\
+Examples:
+  dalsegno call say last 'The kitchen closes in ten minutes.'
+  dalsegno call say 3fa94c 'Offer the table at the window.' --by ada --json";
 
 pub(super) const EXAMPLES: &str = "\
 Examples:

@@ -41,13 +41,22 @@ pub(crate) struct ForkArgs {
     /// The run: its id, the first 4 or more digits of it, or `last`
     #[arg(add = ArgValueCandidates::new(complete::runs))]
     pub(crate) run: String,
-    /// First step to run again [default: the step after the replaced outcomes]
+    /// First step to run again, or first turn of a call that is not shared [default: the step after the replaced outcomes]
     #[arg(long, value_name = "N")]
     pub(crate) at: Option<u64>,
     /// Replace the outcome of an operation: its id or the first 4 or more digits, and a file (JSON, else text; `-` for
     /// standard input)
     #[arg(long, value_name = "OP=FILE", value_parser = replacement)]
     pub(crate) set: Vec<(String, String)>,
+    /// What the caller says first, where a call is forked
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) say: Option<String>,
+    /// The line over which a forked call continues; without it, the agent's own model speaks
+    #[arg(long, value_name = "NAME")]
+    pub(crate) line: Option<String>,
+    /// What the caller of a forked call and, without `--line`, the live model do, as for `call text`
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    pub(crate) script: Option<PathBuf>,
     /// Continue with another model, a `[models.*]` of `dalsegno.toml`
     #[arg(long, value_name = "NAME")]
     pub(crate) model: Option<String>,
@@ -216,7 +225,8 @@ pub(super) const FORK_EXAMPLES: &str = "\
 Examples:
   dalsegno fork last --at 2                               run step 2 again
   dalsegno fork last --set 81c2=outcome.json              with another outcome
-  dalsegno fork 3fa94c --at 1 --model local --effects live";
+  dalsegno fork 3fa94c --at 1 --model local --effects live
+  dalsegno fork last --at 4 --say 'For two, please.'      of a call: another fourth turn";
 
 pub(super) const DIFF_EXAMPLES: &str = "\
 Examples:

@@ -34,7 +34,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 #[cfg(feature = "oauth")]
 pub(crate) use self::auth::AuthArgs;
 pub(crate) use self::bench::BenchArgs;
-pub(crate) use self::call::{CallArgs, CallTextArgs, CallVerb};
+pub(crate) use self::call::{CallArgs, CallSayArgs, CallTextArgs, CallVerb};
 pub(crate) use self::cost::{CostArgs, GroupArg};
 pub(crate) use self::eval::EvalArgs;
 pub(crate) use self::format::{DocumentArgs, Format, StreamArgs, TokenArgs};

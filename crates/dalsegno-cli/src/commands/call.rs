@@ -1,20 +1,22 @@
 //! `dalsegno call`: calls of agents that have `[voice]`.
 
 use std::io::IsTerminal as _;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use dalsegno_core::{AgentRequest, LiveCommand, LiveNews, Surface};
+use dalsegno_core::{AgentName, AgentRequest, LiveCommand, LiveNews, RunId, Surface};
 use dalsegno_models::{CallerTurn, LiveScript, LiveTwin};
-use dalsegno_runtime::{Conversation, Engine, EngineError, StartOptions};
-use dalsegno_voice::{Call, Caller, Line};
+use dalsegno_runtime::{Conversation, Engine, EngineError, ForkOptions, StartOptions};
+use dalsegno_voice::{Call, Caller, Line, WORD};
 use dalsegno_wire::Events;
 use tokio::sync::mpsc;
 
-use super::{Context, follow, telephone};
-use crate::args::{CallArgs, CallTextArgs, CallVerb};
+use super::{Context, follow, select, telephone};
+use crate::args::{CallArgs, CallSayArgs, CallTextArgs, CallVerb, Format};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::input;
+use crate::render::text::short;
 
 pub(super) async fn call(args: &CallArgs, context: &mut Context<'_>) -> Result<Exit, Error> {
     match &args.verb {
@@ -22,15 +24,36 @@ pub(super) async fn call(args: &CallArgs, context: &mut Context<'_>) -> Result<E
         CallVerb::List(args) => telephone::list(args, context).await,
         CallVerb::Hangup(args) => telephone::hangup(args, context).await,
         CallVerb::Check(args) => telephone::check(args, context).await,
+        CallVerb::Say(args) => say(args, context).await,
     }
+}
+
+/// Gives the live model of a call a note.
+async fn say(args: &CallSayArgs, context: &mut Context<'_>) -> Result<Exit, Error> {
+    let engine = context.ender().await?;
+    let run = select::run(engine.journal(), &args.run).await?;
+    engine.say(run, args.text.clone(), args.by.clone()).await?;
+    if context.format != Format::Text {
+        context.output.document(&serde_json::json!({ "run_id": run, "say": "posted" }));
+    }
+    let run = short(run);
+    context.output.note(format_args!(
+        "the live model of call {run} gets the note, and speaks of it at the next pause: see `dalsegno show {run}`"
+    ));
+    Ok(Exit::Done)
+}
+
+/// Reads the script of a call.
+pub(super) fn script(path: Option<&Path>) -> Result<Option<LiveScript>, Error> {
+    let read = |path: &Path| {
+        LiveScript::read(path).map_err(|source| Error::LiveScript { path: path.to_owned(), source })
+    };
+    path.map(read).transpose()
 }
 
 /// Calls an agent in text.
 async fn text(args: &CallTextArgs, context: &mut Context<'_>) -> Result<Exit, Error> {
-    let script = args.script.as_ref().map(|path| {
-        LiveScript::read(path).map_err(|source| Error::LiveScript { path: path.clone(), source })
-    });
-    let script = script.transpose()?;
+    let script = script(args.script.as_deref())?;
     let mut request = AgentRequest::text("");
     if let Some(data) = &args.data {
         request.data = input::json(data)?;
@@ -45,33 +68,102 @@ async fn text(args: &CallTextArgs, context: &mut Context<'_>) -> Result<Exit, Er
         StartOptions { session: args.session.clone(), key: args.key.clone(), ..StartOptions::default() };
     let workspace = context.workspace()?;
     let engine = context.build(Engine::builder(), workspace).await?;
-    match (&args.line, script) {
-        (Some(line), script) => over_line(args, line, script, request, options, engine, context).await,
-        (None, Some(script)) => written_down(args, script, request, options, engine, context).await,
-        // The arguments ask for one of them.
-        (None, None) => Ok(Exit::BadInput),
+    let begins = Begins::Anew { agent: args.agent.clone(), request: Box::new(request), options };
+    let said = Said { line: args.line.clone(), script, first: None };
+    carried(begins, said, engine, context).await
+}
+
+/// How a call begins.
+pub(super) enum Begins {
+    /// By itself, or as the one that has the same key.
+    Anew { agent: AgentName, request: Box<AgentRequest>, options: StartOptions },
+    /// As a fork of another call.
+    Fork { run: RunId, options: Box<ForkOptions> },
+}
+
+impl Begins {
+    async fn on(self, surface: Surface, engine: &Engine) -> Result<Conversation, EngineError> {
+        match self {
+            Self::Anew { agent, request, options } => {
+                engine.converse(&agent, surface, *request, options).await
+            }
+            Self::Fork { run, options } => engine.fork_call(run, surface, *options).await,
+        }
+    }
+
+    /// The same over a line.
+    async fn over(self, line: &Line, engine: &Engine) -> Result<Call, Error> {
+        let call = match self {
+            Self::Anew { agent, request, options } => line.call(engine, &agent, *request, options).await,
+            Self::Fork { run, options } => line.fork(engine, run, *options).await,
+        };
+        call.map_err(Error::VoiceLine)
+    }
+
+    /// The run that is forked.
+    fn source(&self) -> Option<RunId> {
+        match self {
+            Self::Anew { .. } => None,
+            Self::Fork { run, .. } => Some(*run),
+        }
+    }
+}
+
+/// Who speaks in a call.
+pub(super) struct Said {
+    /// The line to the live model.
+    pub(super) line: Option<String>,
+    /// What the caller says and, without a line, the live model.
+    pub(super) script: Option<LiveScript>,
+    /// What the caller says first.
+    pub(super) first: Option<String>,
+}
+
+/// Carries a call to its end.
+pub(super) async fn carried(
+    begins: Begins,
+    said: Said,
+    engine: Engine,
+    context: &mut Context<'_>,
+) -> Result<Exit, Error> {
+    match said {
+        Said { line: None, script: Some(script), first } => {
+            let script = match first {
+                Some(first) => script.after(first),
+                None => script,
+            };
+            written_down(begins, script, engine, context).await
+        }
+        said => spoken(begins, said, engine, context).await,
+    }
+}
+
+/// Says which run was forked, if one was.
+fn tell_fork(source: Option<RunId>, run: RunId, context: &mut Context<'_>) {
+    if let Some(source) = source {
+        context.output.note(format_args!("forked call {} as call {}", short(source), short(run)));
     }
 }
 
 /// Carries a call whose caller and live model are written down.
 async fn written_down(
-    args: &CallTextArgs,
+    begins: Begins,
     script: LiveScript,
-    request: AgentRequest,
-    options: StartOptions,
     engine: Engine,
     context: &mut Context<'_>,
 ) -> Result<Exit, Error> {
     let mut follow = follow::Follow::begin(context)?;
     let mut ends = None;
+    let source = begins.source();
     let begins = async {
-        let call = engine.converse(&args.agent, Surface::Script, request, options).await?;
+        let call = begins.on(Surface::Script, &engine).await?;
         let Conversation { handle, news, commands, stay: _ } = call;
         ends = Some((news, commands));
         Ok(handle)
     };
     let handle = follow.until_begun(begins).await?;
     let run = handle.run();
+    tell_fork(source, run, context);
     let carried = ends.map(|(news, commands)| tokio::spawn(carry(LiveTwin::new(script), news, commands)));
     let exit = follow.until_over(&engine, handle, Events::new(run), context).await;
     if let Some(carried) = carried {
@@ -83,35 +175,52 @@ async fn written_down(
 /// How long the socket of a call that is over may take to close.
 const CLOSING: Duration = Duration::from_secs(2);
 
-/// Carries a call to a real live model. The caller is the person at the terminal, a pipe or a script.
-async fn over_line(
-    args: &CallTextArgs,
-    line: &str,
-    script: Option<LiveScript>,
-    request: AgentRequest,
-    options: StartOptions,
+/// Carries a call to a real live model, over a line or by hand. The caller is the person at the terminal, a pipe or a script.
+async fn spoken(
+    begins: Begins,
+    said: Said,
     engine: Engine,
     context: &mut Context<'_>,
 ) -> Result<Exit, Error> {
-    let line = Line::open(&engine, line).map_err(Error::VoiceLine)?;
+    let Said { line, script, first } = said;
+    let types = script.is_none() && std::io::stdin().is_terminal();
+    let line = line.map(|line| Line::open(&engine, &line)).transpose().map_err(Error::VoiceLine)?;
     let mut follow = follow::Follow::begin(context)?;
+    let source = begins.source();
+    let begins = async {
+        match &line {
+            Some(line) => begins.over(line, &engine).await,
+            None => {
+                // Words take time where somebody may interrupt them.
+                let word = if types { WORD } else { Duration::ZERO };
+                let conversation = begins.on(Surface::Model, &engine).await?;
+                Ok(Call::by_hand(&engine, conversation, word).await?)
+            }
+        }
+    };
     let call = tokio::select! {
-        call = line.call(&engine, &args.agent, request, options) => call.map_err(Error::VoiceLine)?,
+        call = begins => call?,
         () = follow.wished() => return Err(Error::Stopped),
     };
-    let Call { handle, caller, carried } = call;
+    let Call { handle, caller, spoken, carried } = call;
+    tell_fork(source, handle.run(), context);
+    let mut follow = follow.with_spoken(spoken);
     let mut events = Events::new(handle.run());
     if !handle.is_new() && follow.needs_history(context) {
         let records =
             engine.journal().inspect(handle.run(), None).await.map_err(EngineError::History)?.records;
         follow.catch_up(&records, &mut events);
     }
+    if let Some(text) = first {
+        // A call that is over by now has no caller any more.
+        let _ = caller.send(Caller::Turn(CallerTurn::Says { text, after: None })).await;
+    }
     match script {
         Some(script) => {
             let (turns, left_out) = script.into_caller();
             if left_out > 0 {
                 context.output.note(format!(
-                    "{left_out} `model` turns of the script are left out: the live model of the line speaks for itself"
+                    "{left_out} `model` turns of the script are left out: the live model speaks for itself"
                 ));
             }
             tokio::spawn(async move {
@@ -123,7 +232,6 @@ async fn over_line(
             });
         }
         None => {
-            let types = std::io::stdin().is_terminal();
             if types {
                 context.output.note("type what the caller says; Ctrl-D hangs up");
             }

@@ -9,6 +9,7 @@ use dalsegno_runtime::{
 };
 use dalsegno_store::Record;
 use dalsegno_wire::{Entry, Events};
+use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::{Context, consent};
 use crate::args::Format;
@@ -32,6 +33,8 @@ pub(super) struct Follow {
     wished: bool,
     /// The model's text is written as it arrives, where events are.
     tokens: bool,
+    /// Words of a call as they are spoken, if it has some.
+    spoken: Option<UnboundedReceiver<String>>,
 }
 
 impl Follow {
@@ -39,12 +42,25 @@ impl Follow {
     pub(super) fn begin(context: &Context<'_>) -> Result<Self, Error> {
         let signals = Signals::listen().map_err(|source| Error::Signals { source })?;
         let progress = Progress::new(context.verbose, context.format == Format::Text, context.output);
-        Ok(Self { begun: Instant::now(), signals, progress, stopping: false, wished: false, tokens: false })
+        Ok(Self {
+            begun: Instant::now(),
+            signals,
+            progress,
+            stopping: false,
+            wished: false,
+            tokens: false,
+            spoken: None,
+        })
     }
 
     /// The same with the model's text among the events, if that is wanted.
     pub(super) fn with_tokens(self, tokens: bool) -> Self {
         Self { tokens, ..self }
+    }
+
+    /// The same with the words of a call as they are spoken.
+    pub(super) fn with_spoken(self, spoken: Option<UnboundedReceiver<String>>) -> Self {
+        Self { spoken, ..self }
     }
 
     /// Says whether it needs to know what earlier processes recorded.
@@ -187,6 +203,13 @@ impl Follow {
                     self.stop(run, context.output);
                     handle.interrupt();
                 }
+                word = next_word(&mut self.spoken) => {
+                    spinner.clear(context.output);
+                    match word {
+                        Some(word) => self.progress.speaks(&word, context.output),
+                        None => self.spoken = None,
+                    }
+                }
                 () = spinner.turn() => spinner.draw(self.progress.under_way(), context.output),
             }
         }
@@ -316,6 +339,14 @@ impl Follow {
         }
         output.stdout.prose(rest.trim_end_matches('\n'));
         output.stdout.write("\n");
+    }
+}
+
+/// The next word that is spoken; it never comes where nothing is.
+async fn next_word(spoken: &mut Option<UnboundedReceiver<String>>) -> Option<String> {
+    match spoken {
+        Some(spoken) => spoken.recv().await,
+        None => std::future::pending().await,
     }
 }
 

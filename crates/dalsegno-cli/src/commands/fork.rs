@@ -3,7 +3,7 @@
 use dalsegno_runtime::ForkOptions;
 use dalsegno_wire::Events;
 
-use super::{Context, follow, select};
+use super::{Context, call, follow, select};
 use crate::args::{EffectsArg, ForkArgs};
 use crate::error::Error;
 use crate::exit::Exit;
@@ -34,6 +34,15 @@ pub(super) async fn fork(args: &ForkArgs, context: &mut Context<'_>) -> Result<E
     };
     let live_effects = args.effects == EffectsArg::Live;
     let options = ForkOptions { at: args.at, set, config, model: args.model.clone(), live_effects };
+    if engine.journal().started(run).await?.request.surface.is_some() {
+        let script = call::script(args.script.as_deref())?;
+        let said = call::Said { line: args.line.clone(), script, first: args.say.clone() };
+        return call::carried(call::Begins::Fork { run, options: Box::new(options) }, said, engine, context)
+            .await;
+    }
+    if args.say.is_some() || args.line.is_some() || args.script.is_some() {
+        return Err(Error::ForkOfNoCall { run: short(run) });
+    }
     let mut follow = follow::Follow::begin(context)?.with_tokens(args.events.tokens);
     follow.goes_on(context.output);
     let handle = follow.until_begun(engine.fork(run, options)).await?;

@@ -68,7 +68,7 @@ async fn whole(
         return Ok(Exit::Done);
     }
     header(&inspection, &lineage, output);
-    dialogue(&inspection, output);
+    call(run, journal, output).await?;
     let history = History::of(&inspection);
     let detail = if is_full { Detail::Full } else { Detail::Lines };
     let is_meant = |view: &StepView| {
@@ -113,20 +113,14 @@ async fn erased(run: RunId, journal: &Journal, context: &mut Context<'_>) -> Res
     Ok(Exit::Done)
 }
 
-/// Shows what was said in a call.
-fn dialogue(inspection: &Inspection, output: &mut Output) {
-    let said = inspection.records.iter().filter_map(|record| match &record.body {
-        Body::Conversed { news } => Some(news),
-        _ => None,
-    });
-    let room = output.stdout.terminal.room;
-    let mut lines = said.flatten().filter_map(|news| dialogue::lines(news, room)).peekable();
-    if lines.peek().is_some() {
+/// Shows what was said and done in a call, each turn with its number.
+async fn call(run: RunId, journal: &Journal, output: &mut Output) -> Result<(), Error> {
+    let moments = journal.moments(run).await?;
+    if !moments.is_empty() {
         output.stdout.line("\ncall");
     }
-    for line in lines {
-        output.stdout.line(Words::from("  ").and(line));
-    }
+    dialogue::timeline(&moments, &mut output.stdout);
+    Ok(())
 }
 
 /// Shows the tenant and the session of a run, where they are not the default.
@@ -146,7 +140,7 @@ pub(super) async fn tell(journal: &Journal, run: RunId, context: &mut Context<'_
     let lineage = Lineage::of(&inspection, journal).await;
     let output = &mut *context.output;
     header(&inspection, &lineage, output);
-    dialogue(&inspection, output);
+    call(run, journal, output).await?;
     let history = History::of(&inspection);
     for view in &inspection.steps {
         step(view, &history, Detail::Lines, None, &mut output.stdout);

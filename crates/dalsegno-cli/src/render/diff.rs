@@ -18,7 +18,11 @@ pub(crate) fn runs(diff: &RunDiff, stream: &mut Stream) {
         stream.line("the same requests, outcomes and end");
         return;
     };
-    section(&format!("first difference: step {}, {} of {}", first.step, first.kind, first.label), stream);
+    let place = match first.turn {
+        Some(turn) => format!("turn {turn}"),
+        None => format!("step {}", first.step),
+    };
+    section(&format!("first difference: {place}, {} of {}", first.kind, first.label), stream);
     changes(&first.changes, stream);
     if !diff.state.is_empty() {
         section("state", stream);

@@ -16,8 +16,10 @@ pub(crate) fn tell(lineage: &Lineage, output: &mut Output) {
         (None, Some(run)) => format!("adopted: continues the foreign run {}", text::short(run)),
         (None, None) => return,
     };
-    if let Some(step) = from_step {
-        line.push_str(&format!(" from step {step}"));
+    match (lineage.from_turn, from_step) {
+        (Some(turn), _) => line.push_str(&format!(" from turn {turn}")),
+        (None, Some(step)) => line.push_str(&format!(" from step {step}")),
+        (None, None) => {}
     }
     if let Some(by) = adopted_by {
         line.push_str(&format!(", by {by}"));

@@ -144,8 +144,19 @@ impl Stream {
         if let Some(kept) = &mut self.kept {
             return kept.push(words.into());
         }
+        let mut line = self.styled(&words.into());
+        line.push('\n');
+        self.put(&line);
+    }
+
+    /// Writes the beginning of a line.
+    pub(crate) fn opening(&mut self, words: impl Into<Words>) {
+        let opening = self.styled(&words.into());
+        self.put(&opening);
+    }
+
+    fn styled(&self, words: &Words) -> String {
         let mut line = String::new();
-        let words = words.into();
         for (style, text) in words.parts() {
             let text = screened(text);
             match style.filter(|_| self.terminal.colour) {
@@ -153,8 +164,7 @@ impl Stream {
                 None => line.push_str(&text),
             }
         }
-        line.push('\n');
-        self.put(&line);
+        line
     }
 
     /// Writes a piece of running text that nobody agrees to; more of it may follow.

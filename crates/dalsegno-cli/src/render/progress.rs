@@ -6,7 +6,7 @@ use dalsegno_core::{Gate, LiveNews, MemoryHit, ModelReply, OperationId, Outcome,
 use dalsegno_runtime::RunEvent;
 use dalsegno_store::{Body, Denial, NewRecord, Record, Start, StorageKind};
 
-use super::dialogue;
+use super::dialogue::Speaking;
 use super::output::Output;
 use super::text::{self, Style, Words, brief, count, gist, short, styled};
 
@@ -21,6 +21,7 @@ pub(crate) struct Progress {
     /// What is under way, in the order in which it began.
     under_way: Vec<OperationId>,
     streamed: Option<Streamed>,
+    speaking: Speaking,
     /// The journal was out of reach when last heard of.
     waits: bool,
     /// What the agent says is written when it says it, on standard output; it is a part of the answer.
@@ -56,6 +57,7 @@ impl Progress {
             labels: BTreeMap::new(),
             under_way: Vec::new(),
             streamed: None,
+            speaking: Speaking::default(),
             waits: false,
             tells: text,
             said: Vec::new(),
@@ -155,15 +157,20 @@ impl Progress {
         output.stdout.flush();
     }
 
+    /// Writes a word of a call as it is spoken, where a person watches.
+    pub(crate) fn speaks(&mut self, word: &str, output: &mut Output) {
+        if self.stream {
+            self.speaking.word(word, output);
+        }
+    }
+
     /// Writes what is said in a call.
     fn conversed(&mut self, news: &[LiveNews], output: &mut Output) {
         if !self.tells {
             return;
         }
         for one in news {
-            if let Some(line) = dialogue::lines(one, room(output)) {
-                output.stdout.line(line);
-            }
+            self.speaking.tell(one, room(output), output);
             if let LiveNews::Said { text, .. } = one {
                 // The answer of a call is what was said last.
                 let (operation, attempt) = (OperationId::from_bytes([0; 16]), 0);

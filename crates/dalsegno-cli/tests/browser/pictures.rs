@@ -15,15 +15,20 @@ fn of_all_pages() {
     workspace.write("agents/broken.toml", "name = \"broken\"\n[model]\nuse = \"nothing\"\n");
     workspace.dalsegno(&["run", "desk", "My order came broken, please pay it back.", "--session", "chat-1"]);
     workspace.dalsegno(&["run", "echo", "Hello."]);
+    workspace.write("agents/takes-calls.toml", CALLED);
+    workspace.write("table.toml", TABLE);
+    workspace.dalsegno(&["call", "text", "takes-calls", "--script", "table.toml"]);
     let served = Served::start(&workspace);
     let mut page = operator(&browser, &workspace, &served);
     let href = "[...document.querySelectorAll('a[data-open]')].find((one) => one.textContent.includes('desk')).getAttribute('href')";
-    page.until("document.querySelectorAll('a[data-open]').length === 2");
+    page.until("document.querySelectorAll('a[data-open]').length === 3");
     let run = page.text(href);
+    let call = page.text(&href.replace("'desk'", "'takes-calls'"));
     let places = [
         ("runs", "/runs".to_owned()),
         ("runs-none", "/runs?agent=none".to_owned()),
         ("run", run.clone()),
+        ("call", call),
         ("step", format!("{run}/steps/1")),
         ("fork", format!("{run}/fork?at=1")),
         ("inbox", "/inbox".to_owned()),
@@ -54,3 +59,41 @@ fn of_all_pages() {
         }
     }
 }
+
+const CALLED: &str = r#"name = "takes-calls"
+description = "Takes the calls of a restaurant."
+instructions = "You take the calls of a restaurant."
+
+[model]
+use = "default"
+
+[tools]
+allow = ["memory.*"]
+
+[voice]
+greeting = "Greet the caller."
+"#;
+
+const TABLE: &str = r#"[[turns]]
+model = "Good evening, Chez Nous. How can I help?"
+
+[[turns]]
+caller = "Note that I like the table at the window, please, and tell me what you know of the terrace."
+
+[[turns]]
+model = "I note it."
+calls = [{ tool = "memory.create", arguments = { entity = "caller", content = "likes the table at the window" } }]
+
+[[turns]]
+model = "Noted. The terrace is open from noon on, unless"
+interrupt = "400ms"
+
+[[turns]]
+drop = "1s"
+
+[[turns]]
+caller = "And tonight?"
+
+[[turns]]
+model = "Tonight it is open until eleven."
+"#;

@@ -66,7 +66,7 @@ agent: And which one was it? I look it up in (cut off after 50 ms)
     assert!(told.ends_with("agent: It is noted.\n  the caller ends the call: hung up\n"), "{told}");
     assert!(!told.contains('\u{1b}'), "what others say is screened: {told:?}");
     let shown = workspace.succeed(&["show", "last"]);
-    assert!(shown.contains("\ncall\n  agent: Good evening.\n"), "{shown}");
+    assert!(shown.contains("\ncall\n      told: Greet the caller.\n  1 agent: Good evening.\n"), "{shown}");
     assert!(shown.contains("ask  memory create table: at the window"), "{shown}");
     let replayed = workspace.dalsegno(&["replay", "last"]);
     assert!(replayed.contains("identical"), "{replayed}");

@@ -58,7 +58,14 @@ type Decide = dyn Fn(usize, &Received) -> Vec<Piece> + Send + Sync;
 /// The endpoint. Its threads end with the test's process.
 pub(crate) struct Double {
     address: SocketAddr,
-    received: Arc<Mutex<Vec<Received>>>,
+    received: Arc<Book>,
+}
+
+/// What an endpoint was sent.
+#[derive(Default)]
+struct Book {
+    received: Mutex<Vec<Received>>,
+    comes: Condvar,
 }
 
 impl Double {
@@ -71,7 +78,7 @@ impl Double {
     pub(crate) fn deciding(decide: impl Fn(usize, &Received) -> Vec<Piece> + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let received = Arc::new(Mutex::new(Vec::new()));
+        let received = Arc::new(Book::default());
         let decide: Arc<Decide> = Arc::new(decide);
         let kept = Arc::clone(&received);
         thread::spawn(move || {
@@ -96,15 +103,23 @@ impl Double {
 
     /// What it was sent so far.
     pub(crate) fn received(&self) -> Vec<Received> {
-        self.received.lock().unwrap().clone()
+        self.received.received.lock().unwrap().clone()
+    }
+
+    /// Waits until it was sent so many requests.
+    #[allow(dead_code, reason = "not each program of tests kills one that waits")]
+    pub(crate) fn until(&self, count: usize) {
+        let received = self.received.received.lock().unwrap();
+        drop(self.received.comes.wait_while(received, |received| received.len() < count).unwrap());
     }
 }
 
-fn serve(stream: &TcpStream, kept: &Mutex<Vec<Received>>, decide: &Decide) -> io::Result<()> {
+fn serve(stream: &TcpStream, book: &Book, decide: &Decide) -> io::Result<()> {
     let received = read(stream)?;
     let answer = {
-        let mut kept = kept.lock().unwrap();
+        let mut kept = book.received.lock().unwrap();
         kept.push(received.clone());
+        book.comes.notify_all();
         decide(kept.len() - 1, &received)
     };
     let mut stream = stream;

@@ -139,8 +139,6 @@ fn a_line_that_is_not_there_is_named_with_what_to_do() {
     let restaurant = Restaurant::new(Vec::new());
     let told = restaurant.workspace.dalsegno(&["call", "text", "desk", "--line", "frnt"]);
     assert!(told.contains("there is no line `frnt`") && told.contains("did you mean `front`?"), "{told}");
-    let told = restaurant.workspace.dalsegno(&["call", "text", "desk"]);
-    assert!(told.contains("--script <FILE>"), "{told}");
     let told = restaurant.workspace.dalsegno(&["runs"]);
     assert!(told.contains("no runs yet"), "nothing was written down: {told}");
 }

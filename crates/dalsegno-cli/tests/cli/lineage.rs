@@ -206,7 +206,7 @@ mod forks {
             exit code: 2
             --- stdout
             --- stderr
-            error: missing fork point for run [SHORT]: pass `--at STEP` or `--set OP=FILE`
+            error: missing fork point for run [SHORT]: pass `--at STEP` (for a call, `--at TURN`) or `--set OP=FILE`
               help: `dalsegno show [SHORT]` lists its steps and operations
             ");
         assert_eq!(workspace.json(&["runs"]).as_array().unwrap().len(), 1);

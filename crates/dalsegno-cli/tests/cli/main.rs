@@ -14,7 +14,6 @@ mod catalogue;
 mod chat;
 mod check;
 mod cost;
-#[expect(dead_code, reason = "doors are for the conversation in a terminal, a test of its own")]
 mod double;
 mod doubt;
 mod endpoint;
@@ -23,6 +22,7 @@ mod forced;
 mod gate;
 mod generated;
 mod guest;
+mod hands;
 mod init;
 mod library;
 mod line;

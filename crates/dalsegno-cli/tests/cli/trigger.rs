@@ -79,7 +79,7 @@ fn what_is_wrong_with_a_delivery_is_said() {
     for (args, code, words) in [
         (&["other", "{}"][..], "unknown_trigger", "dalsegno.toml has `issues`"),
         (
-            &["issues", "{\"action\": \"opened\", \"issue\": {\"number\": \"a\\nb\"}}"],
+            &["issues", "{\"action\": \"opened\", \"issue\": {\"title\": \"x\", \"number\": \"a\\nb\"}}"],
             "bad_delivery",
             "the session of this delivery is no name",
         ),

@@ -142,7 +142,7 @@ fn a_doctor_says_whether_a_journal_is_sound_and_what_is_not() {
         exit code: 0
         --- stdout
         --- stderr
-        sound: 1 run, 6 records, 0 files, 1 configuration
+        sound: 1 run, 6 records, 0 files, 1 configuration, and the memory
         ");
     assert_eq!(workspace.json(&["doctor"])["sound"], true);
     let journal = workspace.path(".dalsegno/dalsegno.db");

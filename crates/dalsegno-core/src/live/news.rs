@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::event::{MAX_DEPTH, depth};
 use crate::id::OperationId;
-use crate::reply::{CallRequest, Validation};
+use crate::reply::{CallRequest, TokenDetails, Validation};
 
 /// Most bytes of one text of a call: what was said, a call's arguments, a reason. What is longer is cut.
 pub const TEXT_BYTES_MAX: usize = 16 * 1_024;
@@ -59,6 +59,13 @@ pub enum LiveNews {
         /// How.
         end: ResponseEnd,
     },
+    /// What a response took, as its provider counts; it comes before the end of the response.
+    Counted {
+        /// The provider's id of it.
+        response: String,
+        /// The tokens.
+        tokens: LiveTokens,
+    },
     /// A completed item of a response asks for a tool.
     Asked {
         /// The response.
@@ -75,6 +82,14 @@ pub enum LiveNews {
     Digit {
         /// `0` to `9`, `*`, `#` or `A` to `D`.
         digit: char,
+    },
+    /// A person of the staff gives the live model a note; it speaks of it at the next pause.
+    Told {
+        /// The words.
+        text: String,
+        /// Who, if that was said.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<String>,
     },
     /// The session has a command, or had it already.
     Taken {
@@ -119,9 +134,11 @@ impl LiveNews {
             Self::Said { .. } => "said",
             Self::ResponseBegan { .. } => "response_began",
             Self::ResponseEnded { .. } => "response_ended",
+            Self::Counted { .. } => "counted",
             Self::Asked { .. } => "asked",
             Self::Withdrawn { .. } => "withdrawn",
             Self::Digit { .. } => "digit",
+            Self::Told { .. } => "told",
             Self::Taken { .. } => "taken",
             Self::Refused { .. } => "refused",
             Self::Played { .. } => "played",
@@ -143,6 +160,12 @@ impl LiveNews {
             | Self::Woke => {}
             Self::Lost { reason: text } | Self::Heard { text } | Self::Said { text, .. } => cut(text),
             Self::Ended { by: _, reason } => cut(reason),
+            Self::Told { text, by } => {
+                if text.trim().is_empty() || by.as_ref().is_some_and(|by| by.len() > ID_BYTES_MAX) {
+                    return None;
+                }
+                cut(text);
+            }
             Self::Refused { command: _, code, message } => {
                 if code.len() > ID_BYTES_MAX {
                     return None;
@@ -151,6 +174,7 @@ impl LiveNews {
             }
             Self::ResponseBegan { response, .. }
             | Self::ResponseEnded { response, .. }
+            | Self::Counted { response, .. }
             | Self::Played { response } => {
                 if response.len() > ID_BYTES_MAX {
                     return None;
@@ -200,6 +224,21 @@ fn cut(text: &mut String) {
 
 const ELLIPSIS: &str = " […]";
 
+/// What a response of a live model took.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LiveTokens {
+    /// Tokens that it read.
+    pub input: u64,
+    /// Tokens of the response.
+    pub output: u64,
+    /// What some of them were.
+    #[serde(default, skip_serializing_if = "TokenDetails::is_empty")]
+    pub details: TokenDetails,
+    /// Whether no provider counted them: then they are estimated.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub estimated: bool,
+}
+
 /// How a response ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -241,4 +280,6 @@ pub enum Surface {
     Realtime,
     /// The caller's telephone is connected with a session of a provider's Realtime API, and stays so without this process.
     Telephone,
+    /// The agent's own model plays the live model.
+    Model,
 }

@@ -45,6 +45,9 @@ pub struct Live {
     /// What the live model is told to say first.
     pub(crate) greeting: Option<String>,
     pub(crate) digits: Option<Digits>,
+    /// Calls that were answered by what another call had begun.
+    #[serde(default)]
+    pub(crate) joined: u64,
     /// Bytes of what was said and heard.
     pub(crate) bytes: u64,
     /// The agent ends the call.
@@ -193,6 +196,7 @@ impl Live {
             doubtful: Vec::new(),
             greeting,
             digits: None,
+            joined: 0,
             bytes: 0,
             closing: None,
             over: None,
@@ -213,6 +217,11 @@ impl Live {
     pub fn is_ringing(&self) -> bool {
         self.line == Line::Waiting
             && self.outbox.iter().any(|command| matches!(command.kind, CommandKind::Answer { .. }))
+    }
+
+    /// How many calls were answered by what another call had begun.
+    pub fn joined(&self) -> u64 {
+        self.joined
     }
 
     /// Says whether the session was open once.

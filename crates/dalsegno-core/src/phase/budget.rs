@@ -18,9 +18,10 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::think;
-use crate::config::{AgentConfig, Budget, Cost, ModelSettings};
+use crate::config::{AgentConfig, Budget, Cost, ModelSettings, Price};
 use crate::event::{Failure, FailureCode, Outcome};
 use crate::join::{Join, Pending};
+use crate::live::LiveTokens;
 use crate::operation::{AgentCall, ModelCompletion, Operation, Request, Reserved, Terms};
 use crate::reply::ModelReply;
 use crate::response::Usage;
@@ -281,6 +282,20 @@ pub(crate) fn of_reply(settings: &ModelSettings, completion: &ModelCompletion, r
     if reply.estimated {
         usage.estimated_tokens = own.input.saturating_add(own.output);
         usage.estimated_cost_nano_usd = own.cost.nano_usd();
+    }
+    usage
+}
+
+/// What a response of a live model took, by the price that is known.
+pub(crate) fn of_response(price: Option<&Price>, tokens: &LiveTokens) -> Usage {
+    let LiveTokens { input, output, details, estimated } = *tokens;
+    let cost = price.map(|price| price.cost(input, output, &details)).unwrap_or_default();
+    let mut usage = Taken { input, output, cost }.into_usage();
+    usage.model_calls = 1;
+    usage.details = details;
+    if estimated {
+        usage.estimated_tokens = input.saturating_add(output);
+        usage.estimated_cost_nano_usd = cost.nano_usd();
     }
     usage
 }

@@ -133,6 +133,15 @@ pub(crate) fn limit_stop(limit: String) -> Stop {
     Stop::failed(RunErrorCode::LimitExceeded, limit, OR_A_LAST_ANSWER)
 }
 
+/// Whether the limits leave room for a reply.
+///
+/// # Errors
+/// When they do not: the run ends with it.
+pub(super) fn has_room(config: &AgentConfig, mind: &ModelMind, state: &AgentState) -> Result<(), Stop> {
+    let reserved = reserve(config, mind, Shorter::No, state);
+    reserved.map(|_| ()).map_err(|short| short_stop(config, mind, short, Shorter::No, state))
+}
+
 /// Sets aside what the next completion may take.
 fn reserve(
     config: &AgentConfig,

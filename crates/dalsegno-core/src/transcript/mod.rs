@@ -48,6 +48,15 @@ pub struct Transcript {
 /// Entries in a sealed chunk.
 const CHUNK: usize = 64;
 
+impl FromIterator<Entry> for Transcript {
+    /// A transcript of these entries alone, for a model that is asked outside of a run's state.
+    fn from_iter<I: IntoIterator<Item = Entry>>(entries: I) -> Self {
+        let mut transcript = Self::begin(Digest::default(), 0);
+        entries.into_iter().for_each(|entry| transcript.push(entry));
+        transcript
+    }
+}
+
 impl Transcript {
     /// Begins a transcript whose digest covers what stands before its entries, settings and tools, which take this many
     /// tokens.

@@ -174,6 +174,13 @@ impl LiveScript {
         Self { turns }
     }
 
+    /// The same after the caller has said this.
+    #[must_use]
+    pub fn after(mut self, words: String) -> Self {
+        self.turns.insert(0, LiveTurn::Caller { text: words, after: None });
+        self
+    }
+
     /// Reads a script.
     ///
     /// # Errors

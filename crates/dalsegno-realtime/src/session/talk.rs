@@ -5,11 +5,13 @@ use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use dalsegno_core::{CommandKind, EndedBy, LiveCommand, LiveNews, OperationId, ResponseEnd, TEXT_BYTES_MAX};
+use dalsegno_core::{
+    CommandKind, EndedBy, LiveCommand, LiveNews, LiveTokens, OperationId, ResponseEnd, TEXT_BYTES_MAX,
+};
 
 use super::{LiveSession, Output};
 use crate::dialogue::{Dialogue, Item};
-use crate::failure::Meaning;
+use crate::failure::{Meaning, OWN_MODEL_FAILED};
 use crate::sent;
 use crate::taken::{Done, Error, Metadata, Status};
 
@@ -286,9 +288,14 @@ impl LiveSession {
 
     pub(super) fn response_done(&mut self, now: u64, done: Done, output: &mut Output) {
         self.talk.retry_at = None;
-        let Done { response, status, text, error } = done;
+        let Done { response, status, text, error, tokens } = done;
         match self.talk.active.take_if(|active| active.id == response) {
-            Some(active) => self.finish(now, active, status, text, output),
+            Some(active) => {
+                if let Some(tokens) = tokens.filter(|tokens| *tokens != LiveTokens::default()) {
+                    output.news.push(LiveNews::Counted { response, tokens });
+                }
+                self.finish(now, active, status, text, output);
+            }
             None => self.counts.stray += 1,
         }
         if let Some(error) = error.filter(|error| Meaning::of(error) == Meaning::Fatal) {
@@ -376,7 +383,12 @@ impl LiveSession {
     }
 
     pub(super) fn refused_for_good(&mut self, now: u64, error: &Error) -> Output {
-        self.end(now, EndedBy::Provider, &alloc::format!("{}: {}", error.code(), error.message()))
+        let reason = match error.code() {
+            // The message names the model.
+            OWN_MODEL_FAILED => error.message(),
+            code => alloc::format!("{code}: {}", error.message()),
+        };
+        self.end(now, EndedBy::Provider, &reason)
     }
 }
 

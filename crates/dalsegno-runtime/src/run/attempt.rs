@@ -72,7 +72,8 @@ impl Attempt {
     pub(crate) async fn in_turn(self) -> Result<Outcome, AttemptError> {
         let called = self.request.as_tool_call();
         let in_process = called.is_some_and(|call| self.context.bindings.tool(&call.tool_name).is_some());
-        let target = dispatch::target(&self.request, None, in_process);
+        let model = self.reading.as_ref().map(|reading| reading.settings.name.as_str());
+        let target = dispatch::target(&self.request, model, in_process);
         let RunContext { ports, tenant, .. } = &*self.context;
         let permit = ports.dispatcher.room(target.as_ref(), tenant).await?;
         let result = Box::pin(self.perform()).await;

@@ -7,6 +7,7 @@ use dalsegno_core::{
     AgentConfig, AgentName, AgentRequest, AgentState, LiveCommand, LiveNews, OperationId, RunId, Surface,
 };
 use dalsegno_history::Fold;
+use dalsegno_store::Message;
 use tokio::sync::{mpsc, watch};
 
 use crate::engine::Engine;
@@ -83,7 +84,7 @@ pub(crate) struct Line {
 type Ends = (mpsc::Sender<LiveNews>, mpsc::UnboundedReceiver<LiveCommand>, watch::Receiver<Stay>);
 
 impl Line {
-    fn new() -> (Self, Ends) {
+    pub(crate) fn new() -> (Self, Ends) {
         let (news, news_in) = mpsc::channel(NEWS_MAX);
         let (commands, commands_out) = mpsc::unbounded_channel();
         let (stay, stays) = watch::channel(Stay::Here);
@@ -175,5 +176,25 @@ impl Engine {
             }
             Some(_) | None => Err(EngineError::NoLine { run }),
         }
+    }
+
+    /// Gives the live model of a call a note, through the process that carries the call; it speaks of it at the next pause. If no
+    /// process does now, the next one that attaches to the call takes the note.
+    ///
+    /// # Errors
+    /// When there is no such run, it is no call, it has ended, or the note cannot be written down.
+    pub async fn say(&self, run: RunId, text: String, by: Option<String>) -> Result<(), EngineError> {
+        let summary = self.store().summary(run).await?;
+        if summary.status.is_end() {
+            return Err(EngineError::Ended { run, status: summary.status });
+        }
+        if self.journal().started(run).await?.request.surface.is_none() {
+            return Err(EngineError::NoCall { run });
+        }
+        let (mut text, mut by) = (text, by);
+        self.bindings().secrets().text(&mut text);
+        by.iter_mut().for_each(|by| self.bindings().secrets().text(by));
+        self.store().post(run, Message::Say { text, by }).await?;
+        Ok(())
     }
 }

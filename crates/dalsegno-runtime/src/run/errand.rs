@@ -14,6 +14,7 @@ use dalsegno_history::Situation;
 use dalsegno_memory::ScopeSet;
 use dalsegno_protocol::Caller;
 use serde_json::Value;
+use tokio::sync::broadcast;
 use tokio::time::Instant;
 
 use crate::effects::policy::{self, Effect, RetryDecision};
@@ -21,6 +22,7 @@ use crate::engine::Engine;
 use crate::run::attempt::Attempt;
 use crate::run::context::{RunContext, Surroundings};
 use crate::run::declared::Asker;
+use crate::run::handle::RunEvent;
 
 /// The name of the agent that calls tools outside of runs, as documents read it.
 pub(crate) const TRIAL: &str = "trial";
@@ -38,6 +40,8 @@ pub(crate) struct Errand {
     pub(crate) tool: Option<(ToolName, Tool)>,
     /// What a model is sent, and the tools that it is told of, if one is asked.
     pub(crate) reading: Option<(Reading, Toolbox)>,
+    /// Where the words of a reply go while they arrive; none where nobody waits for them.
+    pub(crate) events: Option<broadcast::Sender<RunEvent>>,
     /// The memory that is read and written.
     pub(crate) scopes: ScopeSet,
 }
@@ -80,11 +84,12 @@ impl Engine {
         }
         let of = Surroundings { session: TRIAL, tenant, user: &Value::Null, modules: &modules };
         let run = RunId::from_bytes(*uuid::Uuid::new_v4().as_bytes());
-        self.context_within(run, Arc::new(config), &of, errand.scopes.clone(), None).0
+        self.context_within(run, Arc::new(config), &of, errand.scopes.clone(), errand.events.clone()).0
     }
 
     async fn attempt_errand(&self, context: &Arc<RunContext>, errand: Errand) -> Done {
-        let Errand { operation, request, terms, asker, caller, reading, tool: _, scopes: _ } = errand;
+        let Errand { operation, request, terms, asker, caller, reading, tool: _, events: _, scopes: _ } =
+            errand;
         let reading = reading.map(|(reading, _)| reading);
         let terms = match terms.on_indeterminate {
             OnIndeterminate::Ask => Terms { on_indeterminate: OnIndeterminate::Report, ..terms },

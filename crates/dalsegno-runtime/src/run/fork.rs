@@ -5,15 +5,16 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use dalsegno_core::{
-    AgentConfig, AgentReturn, CallRequest, MemoryCreated, MemoryTraversal, Mind, ModelReply, OperationId,
-    Outcome, ReplyPart, Request, RunId, Status, StopReason, ToolReturn, Usage,
+    AgentConfig, AgentRequest, AgentReturn, CallRequest, MemoryCreated, MemoryTraversal, Mind, ModelReply,
+    OperationId, Outcome, ReplyPart, Request, RunId, Status, StopReason, Surface, ToolReturn, Usage,
 };
-use dalsegno_history::{HistoryError, OperationView, child_run};
+use dalsegno_history::{ForkPoint, HistoryError, OperationView, child_run, is_call};
 use dalsegno_store::{Body, Created, NewRecord, Record};
 
 use crate::engine::Engine;
 use crate::error::{EngineError, RunFailure};
 use crate::request;
+use crate::run::converse::{Conversation, Line};
 use crate::run::handle::RunHandle;
 use crate::run::start::Beginning;
 
@@ -47,8 +48,26 @@ impl Engine {
     /// When there is no such run, step or operation, an outcome does not fit, this workspace does not have the agent of a
     /// foreign run, or the new run cannot be written down.
     pub async fn fork(&self, run: RunId, options: ForkOptions) -> Result<RunHandle, EngineError> {
-        let (beginning, forked) = self.forked(run, options).await?;
+        let (beginning, forked) = self.forked(run, options, None).await?;
         self.begin_run(beginning, Some(forked)).await
+    }
+
+    /// Forks a call, as [`fork`](Self::fork) does with other runs: before a turn, or right after an outcome that is replaced. The new
+    /// call continues over this surface with what was said and done until there; nothing of what was under way continues.
+    ///
+    /// # Errors
+    /// As for [`fork`](Self::fork), and when the run is no call.
+    pub async fn fork_call(
+        &self,
+        run: RunId,
+        surface: Surface,
+        options: ForkOptions,
+    ) -> Result<Conversation, EngineError> {
+        let (line, (news, commands, stay)) = Line::new();
+        let (beginning, forked) = self.forked(run, options, Some(surface)).await?;
+        let beginning = Beginning { line: Some(line), ..beginning };
+        let handle = Box::pin(self.begin_run(beginning, Some(forked))).await?;
+        Ok(Conversation { handle, news, commands, stay })
     }
 
     /// Forks a run and performs nothing of the new one: a worker does, or [`resume`](Self::resume).
@@ -56,7 +75,7 @@ impl Engine {
     /// # Errors
     /// As for [`fork`](Self::fork).
     pub async fn fork_only(&self, run: RunId, options: ForkOptions) -> Result<RunId, EngineError> {
-        let (beginning, forked) = self.forked(run, options).await?;
+        let (beginning, forked) = self.forked(run, options, None).await?;
         let mut prepared = self.prepare(beginning, None).await?;
         prepared.new.records.push(forked);
         // What it begins with is folded first: nothing is written down when that does not fit.
@@ -72,11 +91,23 @@ impl Engine {
         }
     }
 
-    /// How a fork begins.
-    async fn forked(&self, run: RunId, options: ForkOptions) -> Result<(Beginning, NewRecord), EngineError> {
+    /// How a fork begins; of a call, over which surface.
+    async fn forked(
+        &self,
+        run: RunId,
+        options: ForkOptions,
+        surface: Option<Surface>,
+    ) -> Result<(Beginning, NewRecord), EngineError> {
         let ForkOptions { at, set, config, model, live_effects } = options;
         let (own, records) = self.journal().journal_of(run).await?;
-        let point = self.journal().fork_point(run, &own, &records, at, set, &outcome).await?;
+        if surface.is_some() != is_call(&records) {
+            let message = match surface {
+                Some(_) => "it is no call",
+                None => "it is a call, which continues where somebody speaks: fork it with `dalsegno fork`",
+            };
+            return Err(HistoryError::Fork { run, message: message.to_owned() }.into());
+        }
+        let mut point = self.journal().fork_point(run, &own, &records, at, set, &outcome).await?;
         let source = self.journal().started(point.run).await?;
         let foreign = self.store().summary(point.run).await?.foreign.is_some();
         let (mut config, modules) = if foreign {
@@ -92,16 +123,19 @@ impl Engine {
         let paths = &self.bindings().settings().secret_paths;
         let request =
             if foreign { request::without_what_is_ours(source.request, paths) } else { source.request };
+        let request = AgentRequest { surface, ..request };
         let beginning = Beginning {
             ask_effects: !live_effects,
             budget: source.budget,
             pinned: Some((config, modules)),
             ..Beginning::new(new, source.agent, request, new.to_string())
         };
-        let (overrides, mut outcomes): (Vec<OperationId>, Vec<Outcome>) = point.replaced.into_iter().unzip();
+        let (overrides, mut outcomes): (Vec<OperationId>, Vec<Outcome>) =
+            std::mem::take(&mut point.replaced).into_iter().unzip();
         outcomes.iter_mut().for_each(|outcome| self.bindings().secrets().scrub(outcome));
-        let (seq, step, ask_effects) = (point.seq, point.step, !live_effects);
-        let forked = Body::Forked { run: point.run, seq, overrides, step, outcomes, ask_effects, foreign };
+        let ForkPoint { run, seq, within, step, replaced: _ } = point;
+        let ask_effects = !live_effects;
+        let forked = Body::Forked { run, seq, within, overrides, step, outcomes, ask_effects, foreign };
         Ok((beginning, NewRecord::new(self.now(), forked)))
     }
 }

@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 
 use dalsegno_core::{
     AgentCall, AgentConfig, AgentName, AgentRequest, AgentResponse, Attachment, Budget, Digest, Handoff,
-    OperationId, RUN_DEPTH_MAX, RunId, SessionContext, Usage, digest_json,
+    OperationId, RUN_DEPTH_MAX, RunId, SessionContext, Surface, Usage, digest_json,
 };
 use dalsegno_history::{Fold, HistoryError, child_run, successor_run};
 use dalsegno_store::{
@@ -328,8 +328,9 @@ impl Engine {
         if request.surface.is_some() && config.voice.is_none() {
             return Err(EngineError::NoVoice { agent });
         }
-        // In a call no model of the workspace is asked.
-        let asked = config.models().filter(|_| request.surface.is_none());
+        // In a call over a line no model of the workspace is asked.
+        let asks = request.surface.is_none_or(|surface| surface == Surface::Model);
+        let asked = config.models().filter(|_| asks);
         if let Some(model) =
             asked.into_iter().find(|model| !self.bindings().has_key(&model.name, &request.tenant))
         {

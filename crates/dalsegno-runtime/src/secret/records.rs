@@ -164,6 +164,7 @@ impl Secrets {
                 violations,
                 lost_attempts: _,
                 unsent: _,
+                withdrawn: _,
                 detail,
             }) => {
                 self.text(message);
@@ -235,6 +236,7 @@ impl Secrets {
             | LiveNews::SpeechStopped
             | LiveNews::ResponseBegan { response: _, command: _ }
             | LiveNews::ResponseEnded { response: _, end: _ }
+            | LiveNews::Counted { response: _, tokens: _ }
             | LiveNews::Withdrawn { call_id: _ }
             | LiveNews::Digit { digit: _ }
             | LiveNews::Taken { command: _ }
@@ -242,6 +244,10 @@ impl Secrets {
             | LiveNews::Woke => {}
             LiveNews::Lost { reason } | LiveNews::Ended { by: _, reason } => self.text(reason),
             LiveNews::Heard { text } | LiveNews::Said { text, heard_ms: _ } => self.text(text),
+            LiveNews::Told { text, by } => {
+                self.text(text);
+                by.iter_mut().for_each(|by| self.text(by));
+            }
             LiveNews::Refused { command: _, code, message } => {
                 self.text(code);
                 self.text(message);

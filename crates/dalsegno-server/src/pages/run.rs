@@ -8,7 +8,7 @@ use dalsegno_core::{AgentResponse, Usage};
 use dalsegno_history::{Inspection, Walk};
 use dalsegno_store::{Body, RunStatus, RunSummary};
 use dalsegno_web::inbox::WaitingCard;
-use dalsegno_web::run::{Asked, End, Origin, RunHead, RunPage, Timeline, WINDOW, facts, rows};
+use dalsegno_web::run::{Asked, Call, End, Origin, RunHead, RunPage, Timeline, WINDOW, facts, rows};
 use dalsegno_web::{Section, Shell};
 use dalsegno_wire::Lineage;
 use serde::Deserialize;
@@ -89,14 +89,19 @@ async fn page(
     let begun = journal.store().page(summary.run, 0, 2).await?;
     let second = begun.records.get(1).map(|record| &record.body);
     let lineage = Lineage::from_record(summary.parent, walk.config(), second, journal).await;
+    let moments = journal.moments(summary.run).await.unwrap_or_default();
+    let call = Call::of(summary.started_at, &moments);
+    let asked = journal.asked(summary.run).await.ok().as_ref().map(Asked::of);
     Ok(RunPage {
         head: RunHead::of(summary, journal.is_performed(summary)),
         facts: facts(summary, usage.as_ref()),
-        asked: journal.asked(summary.run).await.ok().as_ref().map(Asked::of),
+        // A call is asked nothing but by its caller.
+        asked: asked.filter(|asked| call.is_none() || !asked.text.is_empty() || !asked.values.is_empty()),
         end: response.as_ref().map(End::of),
         waiting,
         origin: Origin::of(summary, &lineage),
         stops: stops(walk),
+        call,
         timeline: Timeline::of(walk, from, None),
         shell,
     })

@@ -1,6 +1,6 @@
 //! A record of a call.
 
-use dalsegno_core::{CallRequest, EndedBy, LiveNews, OperationId, ResponseEnd, Validation};
+use dalsegno_core::{CallRequest, EndedBy, LiveNews, LiveTokens, OperationId, ResponseEnd, Validation};
 
 /// All that may happen in a call.
 pub(super) fn conversed() -> Vec<LiveNews> {
@@ -12,6 +12,7 @@ pub(super) fn conversed() -> Vec<LiveNews> {
         arguments: r#"{"order":7}"#.into(),
         validation: Some(Validation::Valid { arguments: serde_json::json!({ "order": 7 }) }),
     };
+    let tokens = LiveTokens { input: 120, output: 9, ..LiveTokens::default() };
     vec![
         LiveNews::Connected,
         LiveNews::Lost { reason: "reset".into() },
@@ -23,9 +24,11 @@ pub(super) fn conversed() -> Vec<LiveNews> {
         LiveNews::Said { text: "I look.".into(), heard_ms: Some(400) },
         LiveNews::Asked { response: response(), call },
         LiveNews::Withdrawn { call_id: "call_1".into() },
+        LiveNews::Counted { response: response(), tokens },
         LiveNews::ResponseEnded { response: response(), end: ResponseEnd::Interrupted },
         LiveNews::Played { response: response() },
         LiveNews::Digit { digit: '#' },
+        LiveNews::Told { text: "The kitchen is closed.".into(), by: Some("ada".into()) },
         LiveNews::Taken { command },
         LiveNews::Refused { command, code: "busy".into(), message: "a response is active".into() },
         LiveNews::Woke,

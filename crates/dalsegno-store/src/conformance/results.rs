@@ -92,6 +92,7 @@ pub async fn files_of_results_stay_as_long_as_a_run_or_a_fork_needs_them<S: Stor
     let forked = Body::Forked {
         run: run_id(2),
         seq: 2,
+        within: 0,
         step: 1,
         overrides: Vec::new(),
         outcomes: Vec::new(),

@@ -204,6 +204,7 @@ pub async fn an_archive_reaches_no_run_of_the_journals_own<S: Store>(new: impl F
         let body = Body::Forked {
             run: run_1,
             seq: 1,
+            within: 0,
             step: 1,
             overrides,
             outcomes,

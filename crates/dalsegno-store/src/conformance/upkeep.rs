@@ -347,6 +347,7 @@ pub async fn old_runs_are_deleted_and_what_others_need_stays<S: Store>(new: impl
         let body = Body::Forked {
             run: run_id(source),
             seq: 1,
+            within: 0,
             step: 0,
             overrides: Vec::new(),
             outcomes: Vec::new(),
@@ -541,6 +542,7 @@ pub async fn the_runs_that_hold_content_of_another_are_found<S: Store>(new: impl
         let forked = Body::Forked {
             run: run_id(of),
             seq: 1,
+            within: 0,
             overrides: Vec::new(),
             step: 1,
             outcomes: Vec::new(),

@@ -103,6 +103,7 @@ fn bodies() -> Vec<Body> {
         Body::Forked {
             run: RunId::from_bytes([9; 16]),
             seq: 4,
+            within: 0,
             step: 2,
             overrides: vec![operation],
             outcomes: vec![returned],

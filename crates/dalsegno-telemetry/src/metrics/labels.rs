@@ -19,6 +19,7 @@ macro_rules! label_sets {
 
 label_sets! {
     AgentLabels { agent: String }
+    EndLabels { agent: String, by: &'static str }
     RunLabels { agent: String, status: &'static str }
     ErrorLabels { agent: String, code: &'static str }
     OperationLabels { kind: &'static str, code: &'static str }

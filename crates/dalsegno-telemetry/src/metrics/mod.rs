@@ -1,5 +1,6 @@
 //! Numbers for Prometheus, counted from the spans that journals become, and gauges of the process.
 
+mod calls;
 mod labels;
 
 use std::fmt;
@@ -16,10 +17,12 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
+use self::calls::CallMetrics;
 use self::labels::{
     AgentLabels, AttemptLabels, ErrorLabels, Known, ModelCallLabels, ModelLabels, OperationLabels, RunLabels,
     TokenLabels, ToolLabels, ToolTimeLabels,
 };
+use crate::call::Measured;
 use crate::export::Counters;
 use crate::span::{OperationFacts, OperationKind, Span, Subject};
 
@@ -64,6 +67,7 @@ struct Inner {
     effects_queued: Gauge,
     breakers_open: Gauge,
     runs_owned: Gauge,
+    calls: CallMetrics,
     webhook_attempts: Family<labels::WebhookLabels, Counter>,
     webhook_deliveries_waiting: Gauge,
     webhooks_off: Gauge,
@@ -136,6 +140,11 @@ impl Metrics {
             }
             Subject::Step { .. } => {}
         }
+    }
+
+    /// Counts what was measured in a call of an agent.
+    pub(crate) fn call(&self, agent: &AgentName, measured: Measured) {
+        self.inner.calls.count(&self.inner.agents.label(agent.as_str()), measured);
     }
 
     /// Counts a delivery to a trigger of dalsegno.toml, or to none that exists.
@@ -235,6 +244,7 @@ impl Inner {
             effects_queued: Gauge::default(),
             breakers_open: Gauge::default(),
             runs_owned: Gauge::default(),
+            calls: CallMetrics::new(),
             webhook_attempts: Family::default(),
             webhook_deliveries_waiting: Gauge::default(),
             webhooks_off: Gauge::default(),
@@ -320,6 +330,7 @@ impl Inner {
         );
         registry.register("breakers_open", "Circuit breakers that are open", self.breakers_open.clone());
         registry.register("runs_owned", "Runs that this process owns", self.runs_owned.clone());
+        self.calls.register(registry);
         registry.register(
             "webhook_attempts",
             "Attempts to deliver webhooks, by outcome",

@@ -307,6 +307,7 @@ pub(crate) fn generate(seed: u64) -> Vec<NewRecord> {
         journal.of_run(Body::Forked {
             run: run(200),
             seq: 4,
+            within: 0,
             step: 2,
             overrides: vec![operation(999)],
             outcomes: vec![failed(FailureCode::Timeout)],

@@ -4,6 +4,7 @@ use dalsegno_core::{OperationId, Outcome};
 use dalsegno_debugger::{Tab, Text, Tone};
 use dalsegno_history::{Journal, OperationView, Scene, Walk};
 
+use crate::render::dialogue;
 use crate::render::output::Stream;
 use crate::render::prompt::{self, Marked};
 use crate::render::request::{self, value_lines};
@@ -210,6 +211,15 @@ pub(super) async fn start(walk: &Walk, journal: &Journal) -> Vec<Text> {
                     lines.iter().for_each(|line| stream.line(line));
                 }
             }
+        }
+        Err(error) => stream.line(styled(Style::Red, error)),
+    }
+    match journal.moments(summary.run).await {
+        Ok(moments) if moments.is_empty() => {}
+        Ok(moments) => {
+            stream.line("");
+            stream.line(styled(Style::Bold, "call"));
+            dialogue::timeline(&moments, &mut stream);
         }
         Err(error) => stream.line(styled(Style::Red, error)),
     }

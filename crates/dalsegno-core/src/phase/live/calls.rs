@@ -7,6 +7,7 @@ use super::Room;
 use crate::canonical::{Canonical, Digest};
 use crate::config::{Tool, VoiceTool};
 use crate::event::{Failure, FailureCode, Outcome};
+use crate::failure::INTERRUPTED;
 use crate::id::{OperationId, ToolName};
 use crate::join::Pending;
 use crate::live::{Answered, LiveCall, ResponseEnd, Stage, Work};
@@ -28,23 +29,6 @@ const KNOWN_MAX: usize = 256;
 
 /// Most calls in doubt for good that a call may have.
 const DOUBTFUL_MAX: usize = 64;
-
-/// The message of an outcome that the core comes to when the model is interrupted.
-const INTERRUPTED: &str = "the live model was interrupted";
-
-impl Outcome {
-    /// Says whether the core of a call came to this outcome by itself: the operation needs no process any more.
-    pub fn is_withdrawal(&self) -> bool {
-        let Self::Failed(failure) = self else { return false };
-        match failure.code {
-            FailureCode::Cancelled => {
-                failure.message == INTERRUPTED || failure.message == super::end::HUNG_UP
-            }
-            FailureCode::Denied => failure.message == super::end::HUNG_UP,
-            _ => false,
-        }
-    }
-}
 
 impl Room<'_> {
     /// The model asks for a tool.
@@ -79,6 +63,7 @@ impl Room<'_> {
         let same = |work: &&Work| work.join && work.digest == digest;
         if let Some(work) = self.live.works.iter().find(same) {
             let (number, stage) = (work.number, work.stage.clone());
+            self.live.joined = self.live.joined.saturating_add(1);
             return self.join(response, call, number, &stage);
         }
         if self.live.calls.len() >= OPEN_MAX
@@ -247,7 +232,7 @@ impl Room<'_> {
 
     /// Ends an operation that is not waited for any more.
     pub(super) fn withdraw(&mut self, operation: OperationId, code: FailureCode, message: &str) {
-        self.conclude(operation, Outcome::Failed(Failure::new(code, message)));
+        self.conclude(operation, Outcome::Failed(Failure::withdrawal(code, message)));
     }
 
     /// The provider has taken a call out of the conversation.

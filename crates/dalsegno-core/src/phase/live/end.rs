@@ -4,16 +4,14 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::{Room, error};
-use crate::config::AfterHangup;
+use crate::config::{AfterHangup, Mind};
 use crate::event::FailureCode;
+use crate::failure::HUNG_UP;
 use crate::id::OperationId;
-use crate::live::{CommandKind, EndedBy, Over, Stage};
+use crate::live::{CommandKind, EndedBy, LiveTokens, Over, Stage, Surface};
 use crate::operation::{Gate, GateState};
-use crate::phase::Stop;
-use crate::response::{RunErrorCode, Status};
-
-/// The message of an outcome that the core comes to when the caller has hung up.
-pub(super) const HUNG_UP: &str = "the call has ended";
+use crate::phase::{Stop, budget, think};
+use crate::response::{RunError, RunErrorCode, Status};
 
 /// An error that ends a run: its code, what was wrong, and what to do.
 pub(super) type Why = (RunErrorCode, String, &'static str);
@@ -21,12 +19,36 @@ pub(super) type Why = (RunErrorCode, String, &'static str);
 impl Room<'_> {
     /// The agent ends the call; the session is asked to.
     pub(super) fn close(&mut self, reason: &str, why: Option<Why>) {
+        self.close_with(reason, why.map(error));
+    }
+
+    /// The agent ends the call; its run fails with this error, if there is one.
+    pub(super) fn close_with(&mut self, reason: &str, error: Option<RunError>) {
         if self.live.closing.is_some() || self.live.over.is_some() {
             return;
         }
         self.emit(CommandKind::Close { reason: reason.into() });
-        let error = why.map(error);
         self.live.closing = Some(Over { at: self.at, by: EndedBy::Agent, reason: reason.into(), error });
+    }
+
+    /// A response has taken this much. A limit of tokens or cost that is reached ends the call; where the agent's own model speaks, so does
+    /// one that leaves no room for its next reply.
+    pub(super) fn counted(&mut self, tokens: &LiveTokens) {
+        let Mind::Model(mind) = &self.config.mind else { return };
+        let is_own = self.state.request.surface == Some(Surface::Model);
+        let price = mind.model.price.as_ref().filter(|_| is_own);
+        self.state.usage.add(&budget::of_response(price, tokens));
+        let error = match budget::overrun(self.config, &self.state) {
+            Some(limit) => {
+                let message = budget::beyond(self.config, &self.state, limit);
+                Some(error((RunErrorCode::LimitExceeded, message, think::RAISE_THE_LIMIT)))
+            }
+            None if is_own => think::has_room(self.config, mind, &self.state).err().map(|stop| stop.error),
+            None => None,
+        };
+        if error.is_some() {
+            self.close_with("a limit is reached", error);
+        }
     }
 
     /// The session was asked to end, and has not said that it did.

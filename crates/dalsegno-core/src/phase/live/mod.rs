@@ -15,7 +15,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::start::render;
-use super::{Stop, declarative};
+use super::{Stop, declarative, think};
 use crate::action::{AgentAction, Continuation, open};
 use crate::canonical::Canonical;
 use crate::config::{AgentConfig, ModelMind, VoiceSettings};
@@ -70,7 +70,13 @@ pub(crate) fn begin(
     }
     state.transcript = transcript;
     state.step = state.step.saturating_add(1);
+    if state.request.surface == Some(Surface::Model) {
+        think::has_room(config, mind, state)?;
+    }
+    // A fork continues: there is nothing to greet, and what was said or done last may wait for an answer.
+    let greeting = greeting.filter(|_| !state.continues_call);
     let mut live = Box::new(Live::begin(state.now, greeting));
+    live.talk.unspoken = state.continues_call && state.owes_words;
     let instructions = instructions.unwrap_or_default();
     let first = match state.request.surface.is_some_and(Surface::outlives_its_process) {
         // It begins with the session that it is given.
@@ -218,6 +224,7 @@ impl Room<'_> {
             }
             LiveNews::ResponseBegan { response, command } => self.response_began(response, command),
             LiveNews::ResponseEnded { response, end } => self.response_ended(&response, end),
+            LiveNews::Counted { response: _, tokens } => self.counted(&tokens),
             LiveNews::Asked { response, call } => self.asked(response, call),
             LiveNews::Withdrawn { call_id } => self.withdrawn(&call_id),
             LiveNews::Digit { digit } => {
@@ -228,6 +235,7 @@ impl Room<'_> {
                     self.tell_digits();
                 }
             }
+            LiveNews::Told { text, by: _ } => self.note(text),
             LiveNews::Taken { command } => {
                 self.live.outbox.retain(|one| one.id != command);
                 if !self.live.taken.contains(&command) {

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use dalsegno_core::{FailureCode, OperationId, Outcome};
+use dalsegno_core::{FailureCode, LiveNews, OperationId, Outcome};
 use dalsegno_store::Message;
 use tokio::time::Instant;
 
@@ -87,6 +87,12 @@ impl Driver {
                 }
                 Message::Answer { operation, attempts, answer } => {
                     self.take_answer(operation, attempts, answer)?;
+                }
+                // A call that is over has no live model that could hear it.
+                Message::Say { text, by } => {
+                    if self.is_conversing() {
+                        self.take_news(vec![LiveNews::Told { text, by }])?;
+                    }
                 }
                 Message::GiveUp { operations, by, reason } => {
                     waits = self.give_up_operations(&operations, by.as_ref(), reason.as_ref())?;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use dalsegno_core::{AgentRequest, EffectClass};
-use dalsegno_memory::{Delete, Memory as _, SearchQuery};
+use dalsegno_memory::{Delete, SearchQuery};
 use dalsegno_runtime::{
     Engine, EngineError, Look, MemoryPlace, RunReport, Settlement, StartOptions, WorkerEvent, WorkerOptions,
 };
