@@ -309,11 +309,6 @@ impl Fold {
         self.machine.state()
     }
 
-    /// How many attempts the operations of the current step had.
-    pub fn attempts(&self) -> BTreeMap<OperationId, u32> {
-        self.progress.iter().map(|(operation, progress)| (*operation, progress.attempts)).collect()
-    }
-
     /// The same fold of a run that begins with these modules.
     #[must_use]
     pub fn with_modules(mut self, modules: BTreeMap<String, String>) -> Self {

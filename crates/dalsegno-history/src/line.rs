@@ -11,6 +11,7 @@ use crate::error::HistoryError;
 use crate::fold::Fold;
 use crate::ids::{child_run, successor_run};
 use crate::journal::Journal;
+use crate::progress::Progress;
 use crate::waiting::{WaitingOperation, waiting};
 
 /// A child run that has not ended, or a child of one, as of the run that was asked about.
@@ -24,8 +25,8 @@ pub struct Descendant {
     pub config: Arc<AgentConfig>,
     /// Its state.
     pub state: AgentState,
-    /// How many attempts its pending operations had.
-    pub attempts: BTreeMap<OperationId, u32>,
+    /// How far its pending operations are.
+    pub progress: BTreeMap<OperationId, Progress>,
 }
 
 impl Journal {
@@ -75,9 +76,9 @@ impl Journal {
             }
             let config = self.config(summary.run, summary.config).await?;
             let fold = self.fold_from_snapshot(summary.run, &config).await?;
-            let (run, attempts) = (summary.run, fold.attempts());
+            let (run, progress) = (summary.run, fold.progress);
             let state = fold.machine.into_state();
-            children.push(Descendant { via, run, config, state, attempts });
+            children.push(Descendant { via, run, config, state, progress });
         }
         Ok(children)
     }

@@ -1,22 +1,90 @@
 //! What people answer, checked before anything is recorded.
 
+use std::collections::BTreeSet;
+
 use dalsegno_core::{AgentConfig, AgentState, Answer, Gate, OperationId, RunId, Validation, Violation};
 use dalsegno_history::{WaitingOperation, waiting};
 use dalsegno_models::{Schema, Schemas};
+use dalsegno_store::{Body, Message, Record};
 use serde_json::Value;
 
 use crate::effects::oauth::SecretGiver;
 use crate::error::EngineError;
 use crate::run::handle::{GateInput, Settlement};
 
-/// Turns what somebody answered into what the core takes, and checks it before anything is recorded.
+/// Turns what somebody answered into what the core takes, and checks it before anything is recorded. The answer to what is
+/// `expired` is no already.
 pub(crate) fn check(
     run: RunId,
     config: &AgentConfig,
     state: &AgentState,
+    expired: &BTreeSet<OperationId>,
     inputs: Vec<GateInput>,
 ) -> Result<Vec<(OperationId, Answer)>, EngineError> {
-    check_all(run, config, &waiting(run, state), inputs)
+    let answers = check_all(run, config, &waiting(run, state), inputs)?;
+    if let Some((id, _)) = answers.iter().find(|(id, _)| expired.contains(id)) {
+        let message = format!(
+            "the time to answer operation {id} is over, and the answer is no: resume the run without an answer"
+        );
+        return Err(EngineError::Answer { message, is_late: true });
+    }
+    Ok(answers)
+}
+
+/// Says whether two answers come to the same, whoever gave them and why.
+fn is_same(one: &Answer, other: &Answer) -> bool {
+    match (one, other) {
+        (Answer::Approved { edited: one, .. }, Answer::Approved { edited: other, .. }) => one == other,
+        (Answer::Denied { .. }, Answer::Denied { .. }) | (Answer::NotDone { .. }, Answer::NotDone { .. }) => {
+            true
+        }
+        (Answer::Given { value: one, .. }, Answer::Given { value: other, .. })
+        | (Answer::Supplied { value: one, .. }, Answer::Supplied { value: other, .. }) => one == other,
+        (
+            Answer::Done { result: one, error: of_one, .. },
+            Answer::Done { result: other, error: of_other, .. },
+        ) => one == other && of_one == of_other,
+        _ => false,
+    }
+}
+
+/// Compares an answer with those that other people gave before and that no process has recorded yet. The first one counts.
+/// Returns whether the same one is there already.
+///
+/// # Errors
+/// When another one is there.
+pub(crate) fn compare(
+    messages: &[(u64, Message)],
+    operation: OperationId,
+    attempts: u32,
+    answer: &Answer,
+) -> Result<bool, EngineError> {
+    let first = messages.iter().find_map(|(_, message)| match message {
+        Message::Answer { operation: of, attempts: at, answer } if (*of, *at) == (operation, attempts) => {
+            Some(answer)
+        }
+        _ => None,
+    });
+    match first {
+        None => Ok(false),
+        Some(first) if is_same(first, answer) => Ok(true),
+        Some(_) => Err(contradicted(operation)),
+    }
+}
+
+/// Somebody was faster.
+pub(crate) fn contradicted(operation: OperationId) -> EngineError {
+    let message = format!("operation {operation} has got another answer already: look again");
+    EngineError::Answer { message, is_late: true }
+}
+
+/// Says whether an operation was answered in these records, and differently.
+pub(crate) fn is_contradicted(records: &[Record], operation: OperationId, answer: &Answer) -> bool {
+    let mut answers = records.iter().filter_map(|record| match &record.body {
+        Body::Answered { answer } if record.operation == Some(operation) => Some(answer),
+        _ => None,
+    });
+    answers.next().is_some_and(|first| !is_same(first, answer))
 }
 
 /// The same for the questions of a run that are given.

@@ -17,6 +17,7 @@ pub(crate) mod driver;
 pub(crate) mod ending;
 pub(crate) mod engine_tools;
 pub(crate) mod errand;
+pub(crate) mod expiry;
 pub(crate) mod files;
 pub(crate) mod fork;
 pub(crate) mod handle;

@@ -8,8 +8,7 @@ use tokio::sync::{broadcast, watch};
 use dalsegno_core::{AgentConfig, AgentState, Answer, Gate, GateState, OperationId, RunId};
 use dalsegno_store::{AcquireError, Lease, Message, PostError, RunStatus, RunSummary, Waiting};
 
-use dalsegno_history::{Descendant, End, Fold, FoldError, waiting};
-use dalsegno_workspace::NoTenant;
+use dalsegno_history::{Descendant, End, Fold, FoldError, Progress, waiting};
 
 use crate::engine::Engine;
 use crate::error::EngineError;
@@ -133,34 +132,58 @@ impl Engine {
         let config = self.journal().config(run, summary.config).await?;
         let fold = self.journal().fold_from_snapshot(run, &config).await?;
         let (own, below) = self.sort(run, fold.state(), answers).await?;
-        let own = answers::check(run, &config, fold.state(), own)?;
-        let mut messages: Vec<(RunId, Message)> = Vec::new();
+        let expired = self.expired(&config, fold.state(), &fold.progress);
+        let own = answers::check(run, &config, fold.state(), &expired, own)?;
+        let mut messages: Vec<(RunId, PassedOn)> = Vec::new();
         let secrets = self.bindings().secrets();
-        let mut add = |to, attempts: &BTreeMap<OperationId, u32>, answers: Vec<(OperationId, Answer)>| {
+        let mut add = |to, progress: &BTreeMap<OperationId, Progress>, answers: Vec<(OperationId, Answer)>| {
             for (operation, mut answer) in answers {
                 secrets.scrub_answer(&mut answer);
-                let attempts = attempts.get(&operation).copied().unwrap_or_default();
-                messages.push((to, Message::Answer { operation, attempts, answer }));
+                let attempts = progress.get(&operation).map_or(0, |progress| progress.attempts);
+                messages.push((to, PassedOn { operation, attempts, answer }));
             }
         };
-        add(run, &fold.attempts(), own);
+        add(run, &fold.progress, own);
         let descendants = self.journal().descendants(run, fold.state()).await?;
         for input in below.into_values().flatten() {
             let waits = |one: &&Descendant| {
                 waiting(one.run, &one.state).iter().any(|waits| Some(waits.operation) == input.operation)
             };
             let Some(child) = descendants.iter().find(waits) else { continue };
-            let answers = answers::check(child.run, &child.config, &child.state, vec![input])?;
-            add(child.run, &child.attempts, answers);
+            let expired = self.expired(&child.config, &child.state, &child.progress);
+            let answers = answers::check(child.run, &child.config, &child.state, &expired, vec![input])?;
+            add(child.run, &child.progress, answers);
         }
         let below = messages.iter().any(|(to, _)| *to != run);
         for (to, message) in messages {
-            self.store().post(to, message).await?;
+            self.pass_on_one(to, message).await?;
         }
         if below {
             self.store().post(run, Message::Look).await?;
         }
         Ok(())
+    }
+
+    /// Passes an answer on, unless the same one is there already. The first answer counts: whoever gave another one learns of it here,
+    /// since the process that performs the run drops it.
+    async fn pass_on_one(&self, to: RunId, passed: PassedOn) -> Result<(), EngineError> {
+        let PassedOn { operation, attempts, answer } = passed;
+        let inbox = async || self.store().inbox(to).await;
+        if answers::compare(&inbox().await?, operation, attempts, &answer)? {
+            return Ok(());
+        }
+        let seen = self.store().summary(to).await?.records;
+        let message = Message::Answer { operation, attempts, answer: answer.clone() };
+        self.store().post(to, message).await?;
+        // Somebody may have been faster in this moment, or the run has taken one of both.
+        if answers::compare(&inbox().await?, operation, attempts, &answer)? {
+            return Ok(());
+        }
+        let records = self.store().read(to, seen).await?;
+        match answers::is_contradicted(&records, operation, &answer) {
+            true => Err(answers::contradicted(operation)),
+            false => Ok(()),
+        }
     }
 
     /// Lets a run look whether there is now what it waits for, such as a secret: at once where it is performed, else when a
@@ -268,15 +291,20 @@ impl Engine {
         lease: &Lease,
         inputs: Vec<GateInput>,
     ) -> Result<Taken, EngineError> {
-        if let Err(error @ NoTenant::Broken { .. }) = self.workspace().check_tenant(&summary.tenant) {
-            // Without its file its tools would reach no host and find no secret.
-            return Err(error.into());
-        }
+        // Without its file its tools would reach no host and find no secret, and nothing would bound what it spends.
+        self.workspace().check_tenant(&summary.tenant)?;
         self.check_agent(&config.name)?;
         let fold = self.journal().fold_from_snapshot(run, &config).await?;
         self.know_secrets(&summary.tenant, &fold.state().request().user).await?;
         let (own, below) = self.sort(run, fold.state(), inputs).await?;
-        let answers = answers::check(run, &config, fold.state(), own)?;
+        let expired = self.expired(&config, fold.state(), &fold.progress);
+        let answers = answers::check(run, &config, fold.state(), &expired, own)?;
+        let given = if answers.is_empty() { Vec::new() } else { self.store().inbox(run).await? };
+        for (operation, answer) in &answers {
+            // What another person was told that it counts, counts.
+            let attempts = fold.progress.get(operation).map_or(0, |progress| progress.attempts);
+            answers::compare(&given, *operation, attempts, answer)?;
+        }
         let watches = self.watches_of(summary, &config, fold.state()).await?;
         let (context, events) = self.context(run, config, &Surroundings::of(summary, &fold), None)?;
         context.answer_children(below);
@@ -347,7 +375,8 @@ impl Engine {
             }
         }
         for (descendant, inputs) in by_run.into_values() {
-            answers::check(descendant.run, &descendant.config, &descendant.state, inputs)?;
+            let expired = self.expired(&descendant.config, &descendant.state, &descendant.progress);
+            answers::check(descendant.run, &descendant.config, &descendant.state, &expired, inputs)?;
         }
         Ok((own, below))
     }
@@ -370,6 +399,14 @@ impl Engine {
         }
         Ok(RunHandle { run, is_new: false, events, stop, task: self.perform(driver) })
     }
+}
+
+/// An answer for the process that performs a run.
+struct PassedOn {
+    operation: OperationId,
+    /// How many attempts the operation had when it was asked.
+    attempts: u32,
+    answer: Answer,
 }
 
 /// A run that was taken over.

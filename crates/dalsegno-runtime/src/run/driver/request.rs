@@ -34,6 +34,11 @@ enum Beginning {
 /// Most characters that are recorded of the message with which an attempt failed.
 const REASON_MAX: usize = 2_000;
 
+/// What the workspace of today does not let start: nothing was sent, and nothing is paid for it.
+pub(super) fn refused(code: FailureCode, message: String) -> Failure {
+    Failure { unsent: true, ..Failure::new(code, message) }
+}
+
 impl Driver {
     /// Writes down that a step's operations are requested, and starts those that do not wait.
     ///
@@ -48,7 +53,7 @@ impl Driver {
         let mut beginnings = Vec::with_capacity(operations.len());
         for (operation, refusal) in operations.iter().zip(refusals) {
             let (refusal, asks) = match self.granted(operation) {
-                Leave::Refused(code, message) => (Some(Failure::new(code, message)), false),
+                Leave::Refused(code, message) => (Some(refused(code, message)), false),
                 leave => (refusal, leave == Leave::Ask),
             };
             let beginning = match refusal {

@@ -14,6 +14,7 @@ use super::running::Running;
 use super::{Driver, HOLD, Input};
 use crate::effects::policy::is_free;
 use crate::error::RunFailure;
+use crate::run::expiry::expiry;
 
 /// Who answers when no person does.
 const NOBODY: &str = "dalsegno";
@@ -66,16 +67,9 @@ impl Driver {
     /// process lives takes nothing from the time to answer.
     fn expiries(&self) -> impl Iterator<Item = (OperationId, Timestamp)> {
         let limit = self.context.grant.answer_timeout_ms(self.context.config.limits.answer_timeout_ms);
-        self.missing().filter_map(move |operation| match operation.gate {
-            GateState::Waiting(Gate::Approval | Gate::Input | Gate::Elicitation { .. }) => {
-                let progress = self.progress.get(&operation.id)?;
-                let asked = progress.asked.max(progress.interposed);
-                Some((operation.id, self.context.ports.end_of(asked, Duration::from_millis(limit?))))
-            }
-            // Whether something took place does not become clear by waiting; and a secret that is missing is no answer.
-            GateState::Waiting(Gate::InDoubt { .. } | Gate::Secret { .. })
-            | GateState::Open
-            | GateState::Answered => None,
+        self.missing().filter_map(move |operation| {
+            let progress = self.progress.get(&operation.id)?;
+            Some((operation.id, expiry(&self.context.ports, limit, operation, progress)?))
         })
     }
 
