@@ -25,6 +25,8 @@ pub struct Descendant {
     pub config: Arc<AgentConfig>,
     /// Its state.
     pub state: AgentState,
+    /// How many records it had before it was folded.
+    pub records: u64,
     /// How far its pending operations are.
     pub progress: BTreeMap<OperationId, Progress>,
 }
@@ -76,9 +78,9 @@ impl Journal {
             }
             let config = self.config(summary.run, summary.config).await?;
             let fold = self.fold_from_snapshot(summary.run, &config).await?;
-            let (run, progress) = (summary.run, fold.progress);
+            let (run, records, progress) = (summary.run, summary.records, fold.progress);
             let state = fold.machine.into_state();
-            children.push(Descendant { via, run, config, state, progress });
+            children.push(Descendant { via, run, config, state, records, progress });
         }
         Ok(children)
     }

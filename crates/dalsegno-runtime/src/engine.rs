@@ -2,7 +2,7 @@
 
 mod ender;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -437,8 +437,24 @@ impl Engine {
         })
     }
 
-    /// Refuses an agent that is in the workspace and cannot be used, since a file has errors. What its runs may do is not
-    /// known: less than they began with, or as much.
+    /// Refuses to continue with a run of an agent that is in the workspace and cannot be used, since a file has errors. What its runs
+    /// may do is not known: less than they began with, or as much. Servers are not asked: nothing is said about the tools of one that
+    /// `dalsegno.lock` does not pin.
+    pub(crate) async fn check_resumed(&self, name: &AgentName, tenant: &str) -> Result<(), EngineError> {
+        self.check_agent(name)?;
+        let workspace = self.workspace();
+        let Some(file) = workspace.agents.get(name) else { return Ok(()) };
+        let (pinned, unpinned) = self.offered(file, tenant);
+        let mut catalogue = self.bindings().catalogue(Vec::new()).await?;
+        catalogue.extend(pinned);
+        file.resolve_known(&catalogue, &unpinned).map(drop).map_err(|diagnostics| EngineError::BrokenAgent {
+            name: name.clone(),
+            reason: "its file has errors".to_owned(),
+            diagnostics,
+        })
+    }
+
+    /// Refuses an agent that is in the workspace and whose file, or one that it needs, cannot be read.
     pub(crate) fn check_agent(&self, name: &AgentName) -> Result<(), EngineError> {
         let workspace = self.workspace();
         let Some(BrokenAgent { reason, files }) = workspace.broken_agent(name) else { return Ok(()) };
@@ -455,22 +471,15 @@ impl Engine {
         tenant: &str,
     ) -> Result<(AgentConfig, BTreeMap<String, String>), EngineError> {
         let bindings = self.bindings();
-        let servers = file.servers(bindings.settings());
         let workspace = self.workspace();
-        let (mut digests, mut unpinned, mut pinned) = (BTreeMap::new(), Vec::new(), Catalogue::new());
-        for server in servers {
-            match workspace.pinned_tools(&server) {
-                Some(tools) => pinned.extend(tools),
-                None => {
-                    self.has_secrets(&server).await?;
-                    digests.insert(server.clone(), bindings.digest(&server).await?);
-                    unpinned.push(server);
-                }
-            }
+        let (known, unpinned) = self.offered(file, tenant);
+        let mut digests = BTreeMap::new();
+        for server in &unpinned {
+            self.has_secrets(server).await?;
+            digests.insert(server.clone(), bindings.digest(server).await?);
         }
         let mut catalogue = bindings.catalogue(unpinned).await?;
-        catalogue.extend(pinned);
-        catalogue.extend(workspace.declared_tools(tenant));
+        catalogue.extend(known);
         let mut config = file.resolve(&catalogue).map_err(|mut diagnostics| {
             // A tool that it needs may be missing because its file has errors.
             diagnostics.extend(workspace.broken.diagnostics.iter().cloned());
@@ -478,6 +487,23 @@ impl Engine {
         })?;
         self.admit_handoffs(&mut config)?;
         Ok((config, digests))
+    }
+
+    /// What an agent is offered as far as no server is asked: the tools of the servers that `dalsegno.lock` pins and the declarative
+    /// ones of a tenant; and the servers that would have to be asked.
+    fn offered(&self, file: &AgentFile, tenant: &str) -> (Catalogue, BTreeSet<String>) {
+        let workspace = self.workspace();
+        let (mut known, mut unpinned) = (Catalogue::new(), BTreeSet::new());
+        for server in file.servers(self.bindings().settings()) {
+            match workspace.pinned_tools(&server) {
+                Some(tools) => known.extend(tools),
+                None => {
+                    unpinned.insert(server);
+                }
+            }
+        }
+        known.extend(workspace.declared_tools(tenant));
+        (known, unpinned)
     }
 
     /// Says whether the secret store has what a server needs that is about to be asked for its tools.

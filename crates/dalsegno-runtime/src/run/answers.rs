@@ -72,19 +72,28 @@ pub(crate) fn compare(
     }
 }
 
-/// Somebody was faster.
-pub(crate) fn contradicted(operation: OperationId) -> EngineError {
-    let message = format!("operation {operation} has got another answer already: look again");
-    EngineError::Answer { message, is_late: true }
-}
-
-/// Says whether an operation was answered in these records, and differently.
-pub(crate) fn is_contradicted(records: &[Record], operation: OperationId, answer: &Answer) -> bool {
+/// Compares an answer with the first one that these records have for its operation.
+///
+/// # Errors
+/// When that one is another one.
+pub(crate) fn compare_recorded(
+    records: &[Record],
+    operation: OperationId,
+    answer: &Answer,
+) -> Result<(), EngineError> {
     let mut answers = records.iter().filter_map(|record| match &record.body {
         Body::Answered { answer } if record.operation == Some(operation) => Some(answer),
         _ => None,
     });
-    answers.next().is_some_and(|first| !is_same(first, answer))
+    match answers.next() {
+        Some(first) if !is_same(first, answer) => Err(contradicted(operation)),
+        _ => Ok(()),
+    }
+}
+
+fn contradicted(operation: OperationId) -> EngineError {
+    let message = format!("operation {operation} has got another answer already: look again");
+    EngineError::Answer { message, is_late: true }
 }
 
 /// The same for the questions of a run that are given.

@@ -134,16 +134,16 @@ impl Engine {
         let (own, below) = self.sort(run, fold.state(), answers).await?;
         let expired = self.expired(&config, fold.state(), &fold.progress);
         let own = answers::check(run, &config, fold.state(), &expired, own)?;
-        let mut messages: Vec<(RunId, PassedOn)> = Vec::new();
+        let mut passed: Vec<PassedOn> = Vec::new();
         let secrets = self.bindings().secrets();
-        let mut add = |to, progress: &BTreeMap<OperationId, Progress>, answers: Vec<(OperationId, Answer)>| {
+        let mut add = |to, seen, progress: &BTreeMap<OperationId, Progress>, answers: Vec<_>| {
             for (operation, mut answer) in answers {
                 secrets.scrub_answer(&mut answer);
                 let attempts = progress.get(&operation).map_or(0, |progress| progress.attempts);
-                messages.push((to, PassedOn { operation, attempts, answer }));
+                passed.push(PassedOn { to, seen, operation, attempts, answer });
             }
         };
-        add(run, &fold.progress, own);
+        add(run, summary.records, &fold.progress, own);
         let descendants = self.journal().descendants(run, fold.state()).await?;
         for input in below.into_values().flatten() {
             let waits = |one: &&Descendant| {
@@ -152,11 +152,11 @@ impl Engine {
             let Some(child) = descendants.iter().find(waits) else { continue };
             let expired = self.expired(&child.config, &child.state, &child.progress);
             let answers = answers::check(child.run, &child.config, &child.state, &expired, vec![input])?;
-            add(child.run, &child.progress, answers);
+            add(child.run, child.records, &child.progress, answers);
         }
-        let below = messages.iter().any(|(to, _)| *to != run);
-        for (to, message) in messages {
-            self.pass_on_one(to, message).await?;
+        let below = passed.iter().any(|one| one.to != run);
+        for one in passed {
+            self.pass_on_one(one).await?;
         }
         if below {
             self.store().post(run, Message::Look).await?;
@@ -166,24 +166,15 @@ impl Engine {
 
     /// Passes an answer on, unless the same one is there already. The first answer counts: whoever gave another one learns of it here,
     /// since the process that performs the run drops it.
-    async fn pass_on_one(&self, to: RunId, passed: PassedOn) -> Result<(), EngineError> {
-        let PassedOn { operation, attempts, answer } = passed;
-        let inbox = async || self.store().inbox(to).await;
-        if answers::compare(&inbox().await?, operation, attempts, &answer)? {
+    async fn pass_on_one(&self, passed: PassedOn) -> Result<(), EngineError> {
+        let PassedOn { to, seen, operation, attempts, answer } = passed;
+        if answers::compare(&self.store().inbox(to).await?, operation, attempts, &answer)? {
             return Ok(());
         }
-        let seen = self.store().summary(to).await?.records;
-        let message = Message::Answer { operation, attempts, answer: answer.clone() };
-        self.store().post(to, message).await?;
-        // Somebody may have been faster in this moment, or the run has taken one of both.
-        if answers::compare(&inbox().await?, operation, attempts, &answer)? {
-            return Ok(());
-        }
-        let records = self.store().read(to, seen).await?;
-        match answers::is_contradicted(&records, operation, &answer) {
-            true => Err(answers::contradicted(operation)),
-            false => Ok(()),
-        }
+        self.store().post(to, Message::Answer { operation, attempts, answer: answer.clone() }).await?;
+        // An answer that was there first is in the inbox still, or in the records since the run was looked at.
+        answers::compare(&self.store().inbox(to).await?, operation, attempts, &answer)?;
+        answers::compare_recorded(&self.store().read(to, seen).await?, operation, &answer)
     }
 
     /// Lets a run look whether there is now what it waits for, such as a secret: at once where it is performed, else when a
@@ -293,7 +284,7 @@ impl Engine {
     ) -> Result<Taken, EngineError> {
         // Without its file its tools would reach no host and find no secret, and nothing would bound what it spends.
         self.workspace().check_tenant(&summary.tenant)?;
-        self.check_agent(&config.name)?;
+        self.check_resumed(&config.name, &summary.tenant).await?;
         let fold = self.journal().fold_from_snapshot(run, &config).await?;
         self.know_secrets(&summary.tenant, &fold.state().request().user).await?;
         let (own, below) = self.sort(run, fold.state(), inputs).await?;
@@ -403,6 +394,9 @@ impl Engine {
 
 /// An answer for the process that performs a run.
 struct PassedOn {
+    to: RunId,
+    /// How many records the run had before it was looked at.
+    seen: u64,
     operation: OperationId,
     /// How many attempts the operation had when it was asked.
     attempts: u32,

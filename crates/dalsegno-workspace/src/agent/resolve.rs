@@ -32,7 +32,10 @@ impl AgentFile {
     }
 
     /// Builds the configuration as far as it is known: nothing is said about the tools of `unknown` servers.
-    pub(crate) fn resolve_known(
+    ///
+    /// # Errors
+    /// As [`resolve`](Self::resolve).
+    pub fn resolve_known(
         &self,
         catalogue: &Catalogue,
         unknown: &BTreeSet<String>,

@@ -1,9 +1,10 @@
 //! What today's workspace takes away from a run that began before.
 
-use dalsegno_core::{Failure, Gate, GateState, Operation, Outcome};
+use dalsegno_core::{Gate, GateState, Operation, Outcome};
 use dalsegno_store::{AttemptCause, Body, NewRecord};
 
 use super::Driver;
+use super::request::refused;
 use crate::effects::policy::is_free;
 use crate::error::RunFailure;
 use crate::grant::Leave;
@@ -56,7 +57,7 @@ impl Driver {
                 self.open_doubt(operation.id, message).map(|()| true)
             }
             Leave::Refused(code, message) => {
-                self.record_outcome(operation.id, Outcome::Failed(Failure::new(code, message)))?;
+                self.record_outcome(operation.id, Outcome::Failed(refused(code, message)))?;
                 Ok(true)
             }
         }

@@ -34,9 +34,10 @@ enum Beginning {
 /// Most characters that are recorded of the message with which an attempt failed.
 const REASON_MAX: usize = 2_000;
 
-/// What the workspace of today does not let start: nothing was sent, and nothing is paid for it.
+/// What the workspace of today does not let start: nothing was sent, and nothing is paid for it. Of a limit the core would take
+/// `unsent` for a budget of the workspace that has no room.
 pub(super) fn refused(code: FailureCode, message: String) -> Failure {
-    Failure { unsent: true, ..Failure::new(code, message) }
+    Failure { unsent: code != FailureCode::LimitExceeded, ..Failure::new(code, message) }
 }
 
 impl Driver {
