@@ -5,11 +5,12 @@ use std::path::Path;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use dalsegno_core::{AgentConfig, AgentRequest, Digest, RunId, digest_json};
+use dalsegno_core::{AgentConfig, AgentRequest, Digest, RunId};
 #[cfg(feature = "disk")]
 use dalsegno_store::SqliteStore;
 use dalsegno_store::{Body, Owner, ReadError, Record, RunFilter, RunStatus, RunSummary, Started, Store};
 
+use crate::configs::Configs;
 use crate::error::HistoryError;
 #[cfg(feature = "disk")]
 use crate::error::OpenError;
@@ -21,6 +22,7 @@ pub struct Journal {
     store: Arc<dyn Store>,
     /// The folder in which processes show that they live, where there is one.
     owners: Option<PathBuf>,
+    configs: Arc<Configs>,
 }
 
 impl Journal {
@@ -48,7 +50,7 @@ impl Journal {
     /// The journal in a store that is open already. `owners` is the folder in which the processes that perform its runs show
     /// that they live; without it, every process that is recorded as an owner counts as alive.
     pub fn of(store: Arc<dyn Store>, owners: Option<PathBuf>) -> Self {
-        Self { store, owners }
+        Self { store, owners, configs: Arc::default() }
     }
 
     /// The store.
@@ -173,13 +175,7 @@ impl Journal {
             ReadError::Storage(_) => HistoryError::Read(error),
             error => failed(error.to_string()),
         })?;
-        // The digest is of what was stored. This release may write the same configuration with other fields.
-        let stored: serde_json::Value =
-            serde_json::from_str(&json).map_err(|error| failed(error.to_string()))?;
-        if digest_json(&stored) != digest {
-            return Err(failed("it does not have its digest".into()));
-        }
-        serde_json::from_value(stored).map(Arc::new).map_err(|error| failed(error.to_string()))
+        self.configs.read(digest, json).map_err(failed)
     }
 
     /// A run's configuration and its records.

@@ -18,6 +18,7 @@
 //! engine resumes a run.
 
 mod compare;
+mod configs;
 mod diff;
 mod doubt;
 mod error;

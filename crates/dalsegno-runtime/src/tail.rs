@@ -60,7 +60,7 @@ pub enum Tailed {
     Records(Stretch),
     /// A part of a model's reply that streams. Ephemeral: a later attempt of the same operation voids it, and the record of the
     /// outcome stands on its own. It comes from attempts that this process makes, and of these from such as began after
-    /// the first run was followed.
+    /// the first run was followed, or after [`Engine::keep_speech`].
     Delta {
         /// The model call.
         operation: OperationId,
@@ -100,6 +100,12 @@ impl std::fmt::Debug for Tail {
 }
 
 impl Engine {
+    /// Keeps what models say from now on, as long as they say it, also while no run is followed: whoever follows a run later has it
+    /// from its beginning.
+    pub fn keep_speech(&self) {
+        self.ports().tails.listens.store(true, Ordering::Relaxed);
+    }
+
     /// Follows a run from this sequence number on.
     ///
     /// # Errors
@@ -219,7 +225,7 @@ impl Drop for Tail {
 #[derive(Debug, Default)]
 pub(crate) struct Tails {
     runs: Mutex<Runs>,
-    /// A run was followed: what models say is kept while they say it.
+    /// A run was followed, or may be at any time: what models say is kept while they say it.
     listens: AtomicBool,
     /// Pages that several read, the latest last.
     pages: Mutex<VecDeque<Page>>,
@@ -385,7 +391,7 @@ impl Tails {
         }
     }
 
-    /// A model begins to speak; none where nobody has followed any run.
+    /// A model begins to speak; none where no run is followed.
     pub(crate) fn speak(
         self: &Arc<Self>,
         run: RunId,

@@ -143,6 +143,7 @@ impl Server {
         let listener = TcpListener::bind(address).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let tickets = Arc::default();
+        engine.keep_speech();
         let telephones = Telephones::open(&engine).map_err(|error| ServeError::Line(Box::new(error)))?;
         Ok(Self {
             listener,

@@ -67,8 +67,8 @@ struct Header {
 /// What came of it.
 #[derive(Serialize, ToSchema)]
 struct LineReceipt {
-    /// `started`: the call has a run and is answered. `known`: it was told before. `rejected`: nobody answers. `ignored`: the event
-    /// is about nothing that matters here.
+    /// `started`: the call has a run and is answered. `known`: it was told before. `rejected`: it is not answered. `ignored`: the
+    /// event is about nothing that matters here.
     result: &'static str,
 }
 

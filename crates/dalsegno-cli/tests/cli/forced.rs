@@ -175,7 +175,11 @@ fn a_model_that_is_gone_is_asked_no_further() {
     let output = workspace.command(&["gate", "--teacher-forced", "--asks", "100000"]).output().unwrap();
     let shown = workspace.shown(&output);
     assert_eq!(output.status.code(), Some(5), "{shown}");
-    assert!(shown.contains("warning: 16 requests got no reply: "), "{shown}");
+    // Some find that the model is gone; those that come later may find that it is not asked for a while.
+    let numbers = shown.lines().filter_map(|line| line.strip_prefix("warning: "));
+    let unanswered = numbers.filter(|line| line.contains(" got no reply: "));
+    let unanswered = unanswered.map(|line| line.split(' ').next().unwrap().parse::<u32>().unwrap());
+    assert_eq!(unanswered.sum::<u32>(), 16, "{shown}");
     assert!(shown.contains("inconclusive: no model replied"), "{shown}");
     assert_eq!(double.received().len(), 3);
 }

@@ -3,8 +3,8 @@
 use dalsegno_access::Scope;
 use serde_json::{Value, json};
 
-use crate::client::Event;
-use crate::world::World;
+use crate::client::{Event, Stream};
+use crate::world::{Speaker, World};
 
 fn ids(events: &[Event]) -> Vec<u64> {
     events.iter().filter_map(|event| event.id).collect()
@@ -53,6 +53,29 @@ async fn a_stream_has_every_record_and_ends_with_the_run() {
     }
     // A browser that comes back after the end stops.
     assert!(acme.stream(id, Some(last)).await.head.starts_with("HTTP/1.1 204 "));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_first_stream_of_a_process_has_what_the_model_said_before_it_was_opened() {
+    let (world, speaker) = World::speaking().await;
+    let acme = world.all("acme");
+    let started = acme.post("/v1/runs", &json!({ "agent": "talk", "text": "x" })).await.json();
+    speaker.says().await;
+    let mut stream = acme.stream(started["run_id"].as_str().unwrap(), None).await;
+    let delta = async |stream: &mut Stream| loop {
+        let event = stream.next().await.unwrap();
+        if event.name == "delta" {
+            let data: Value = serde_json::from_str(&event.data).unwrap();
+            return (data["offset"].as_u64().unwrap(), data["text"].as_str().unwrap().to_owned());
+        }
+    };
+    assert_eq!(delta(&mut stream).await, (0, Speaker::WORDS[0].to_owned()));
+    speaker.says().await;
+    let before = Speaker::WORDS[0].len() as u64;
+    assert_eq!(delta(&mut stream).await, (before, Speaker::WORDS[1].to_owned()));
+    speaker.may.add_permits(1);
+    let end = stream.rest().await.pop().unwrap();
+    assert_eq!(serde_json::from_str::<Value>(&end.data).unwrap()["status"], "completed");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
