@@ -2,9 +2,11 @@
 
 use dalsegno_access::Scope;
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
 
 use crate::client::{Event, Stream};
-use crate::world::{Speaker, World};
+use crate::world::{World, settings};
 
 fn ids(events: &[Event]) -> Vec<u64> {
     events.iter().filter_map(|event| event.id).collect()
@@ -55,12 +57,44 @@ async fn a_stream_has_every_record_and_ends_with_the_run() {
     assert!(acme.stream(id, Some(last)).await.head.starts_with("HTTP/1.1 204 "));
 }
 
+/// Takes a request of Chat Completions, and returns the connection on which it is answered.
+async fn asked(provider: &TcpListener) -> TcpStream {
+    let (mut stream, _) = provider.accept().await.unwrap();
+    let mut request = Vec::new();
+    let is_whole = |request: &[u8]| {
+        let text = String::from_utf8_lossy(request).to_lowercase();
+        let Some((head, body)) = text.split_once("\r\n\r\n") else { return false };
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+        body.len() >= length.unwrap().parse().unwrap()
+    };
+    while !is_whole(&request) {
+        assert!(stream.read_buf(&mut request).await.unwrap() > 0);
+    }
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
+    stream.write_all(head.as_bytes()).await.unwrap();
+    stream
+}
+
+/// Sends a part of a reply.
+async fn say(stream: &mut TcpStream, delta: Value, finish: Option<&str>) {
+    let chunk = json!({ "choices": [{ "index": 0, "delta": delta, "finish_reason": finish }] });
+    stream.write_all(format!("data: {chunk}\n\n").as_bytes()).await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_first_stream_of_a_process_has_what_the_model_said_before_it_was_opened() {
-    let (world, speaker) = World::speaking().await;
+async fn the_first_stream_of_a_process_has_what_a_model_says_that_was_asked_before() {
+    let provider = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let model = format!(
+        "[models.slow]\nprovider = \"openai\"\nmodel = \"m\"\nbase_url = \"http://{}/v1\"\n",
+        provider.local_addr().unwrap()
+    );
+    let agent = "name = \"talk\"\ninstructions = \"Talk.\"\n[model]\nuse = \"slow\"\n";
+    let files = [("dalsegno.toml", model.as_str()), ("agents/talk.toml", agent)];
+    let world = World::with_files(settings(), &files).await;
     let acme = world.all("acme");
     let started = acme.post("/v1/runs", &json!({ "agent": "talk", "text": "x" })).await.json();
-    speaker.says().await;
+    let mut speaks = asked(&provider).await;
+    say(&mut speaks, json!({ "content": "One, " }), None).await;
     let mut stream = acme.stream(started["run_id"].as_str().unwrap(), None).await;
     let delta = async |stream: &mut Stream| loop {
         let event = stream.next().await.unwrap();
@@ -69,11 +103,12 @@ async fn the_first_stream_of_a_process_has_what_the_model_said_before_it_was_ope
             return (data["offset"].as_u64().unwrap(), data["text"].as_str().unwrap().to_owned());
         }
     };
-    assert_eq!(delta(&mut stream).await, (0, Speaker::WORDS[0].to_owned()));
-    speaker.says().await;
-    let before = Speaker::WORDS[0].len() as u64;
-    assert_eq!(delta(&mut stream).await, (before, Speaker::WORDS[1].to_owned()));
-    speaker.may.add_permits(1);
+    assert_eq!(delta(&mut stream).await, (0, "One, ".to_owned()));
+    say(&mut speaks, json!({ "content": "two." }), None).await;
+    assert_eq!(delta(&mut stream).await, (5, "two.".to_owned()));
+    say(&mut speaks, json!({}), Some("stop")).await;
+    speaks.write_all(b"data: [DONE]\n\n").await.unwrap();
+    drop(speaks);
     let end = stream.rest().await.pop().unwrap();
     assert_eq!(serde_json::from_str::<Value>(&end.data).unwrap()["status"], "completed");
 }
@@ -113,7 +148,7 @@ async fn a_stream_can_end_where_the_run_waits() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_revoked_key_loses_its_streams_and_streams_are_counted() {
     let world =
-        World::with(dalsegno_workspace::ServeSettings { streams: 2, ..crate::world::settings() }).await;
+        World::with(dalsegno_workspace::ServeSettings { streams: 2, ..settings() }).await;
     let (acme, other) = (world.all("acme"), world.client("acme", &[Scope::RunsRead]));
     let run = acme.start("ask", "x").await;
     let id = run["run_id"].as_str().unwrap();

@@ -2,18 +2,16 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::Arc;
 
 use dalsegno_access::{KeyStore, NewKey, Reach, Scope};
-use dalsegno_core::{EffectClass, ModelReply, ReplyPart, StopReason, ToolReturn};
-use dalsegno_models::{CompletionRequest, DeltaSink, Model, ModelError};
+use dalsegno_core::{EffectClass, ToolReturn};
 use dalsegno_runtime::{Engine, Invocation, Tool, ToolDescription, ToolError, WorkerOptions, WorkerReport};
 use dalsegno_server::{ServeError, Server};
 use dalsegno_store::{Owner, SqliteStore};
 use dalsegno_telemetry::{Telemetry, TelemetryConfig};
 use dalsegno_workspace::ServeSettings;
 use tempfile::TempDir;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::client::Client;
@@ -35,45 +33,6 @@ impl Tool for Pay {
 
     async fn call(&self, _: Invocation) -> Result<ToolReturn, ToolError> {
         Ok(ToolReturn { text: "paid".to_owned(), ..ToolReturn::default() })
-    }
-}
-
-const TALK: &str = "name = \"talk\"\ninstructions = \"Talk.\"\n[model]\nuse = \"slow\"\n";
-
-/// A model that says a word for each permit.
-#[derive(Clone)]
-pub(crate) struct Speaker {
-    pub(crate) may: Arc<Semaphore>,
-    /// A permit for each word that was said.
-    pub(crate) said: Arc<Semaphore>,
-}
-
-impl Speaker {
-    pub(crate) const WORDS: [&str; 2] = ["One, ", "two."];
-
-    /// Has it say the next word, and waits until it was said.
-    pub(crate) async fn says(&self) {
-        self.may.add_permits(1);
-        self.said.acquire().await.unwrap().forget();
-    }
-}
-
-impl Default for Speaker {
-    fn default() -> Self {
-        Self { may: Arc::new(Semaphore::new(0)), said: Arc::new(Semaphore::new(0)) }
-    }
-}
-
-#[async_trait::async_trait]
-impl Model for Speaker {
-    async fn complete(&self, _: &CompletionRequest, sink: &dyn DeltaSink) -> Result<ModelReply, ModelError> {
-        for word in Self::WORDS {
-            self.may.acquire().await.unwrap().forget();
-            sink.text(word);
-            self.said.add_permits(1);
-        }
-        self.may.acquire().await.unwrap().forget();
-        Ok(ModelReply::new(vec![ReplyPart::Text(Self::WORDS.concat())], StopReason::End))
     }
 }
 
@@ -140,16 +99,6 @@ impl World {
         let store = HeldStore { inner, hold: Hold::clone(&hold) };
         let engine = Engine::builder().store(store, Owner::in_process()).open(folder.path()).await.unwrap();
         (Self::of(folder, engine, settings()).await, hold)
-    }
-
-    /// One whose agent `talk` asks a model that says a word for each permit.
-    pub(crate) async fn speaking() -> (Self, Speaker) {
-        let folder = tempfile::tempdir().unwrap();
-        write_workspace(folder.path());
-        std::fs::write(folder.path().join("agents/talk.toml"), TALK).unwrap();
-        let speaker = Speaker::default();
-        let engine = Engine::builder().model("slow", speaker.clone()).open(folder.path()).await.unwrap();
-        (Self::of(folder, engine, settings()).await, speaker)
     }
 
     async fn of(folder: TempDir, engine: Engine, settings: ServeSettings) -> Self {
