@@ -78,10 +78,7 @@ pub enum OpenError {
         name: String,
     },
     /// The file cannot be opened or created.
-    #[error(
-        "cannot open the journal `{}`: check that its folder exists and that this user may read and write it",
-        path.display()
-    )]
+    #[error("{}", inaccessible(path, source))]
     Inaccessible {
         /// The path.
         path: PathBuf,
@@ -612,6 +609,17 @@ pub enum StorageKind {
     Other,
 }
 
+/// What is said of a journal that cannot be opened. The cause says what to do, unless it is that the file cannot be reached at all.
+fn inaccessible(path: &std::path::Path, source: &StorageError) -> String {
+    let advice = match source.kind {
+        StorageKind::Full | StorageKind::ReadOnly | StorageKind::Busy | StorageKind::Io => "",
+        StorageKind::Corrupt | StorageKind::Closed | StorageKind::Unsupported | StorageKind::Other => {
+            ": check that its folder exists and that this user may read and write it"
+        }
+    };
+    format!("cannot open the journal `{}`{advice}", path.display())
+}
+
 impl StorageError {
     #[cfg(feature = "disk")]
     pub(crate) fn new(path: Option<&str>, cause: rusqlite::Error) -> Self {
@@ -670,7 +678,9 @@ impl StorageError {
         let place = self.path.as_ref().map(|path| format!(" `{}`", path.display())).unwrap_or_default();
         match self.kind {
             StorageKind::Full => {
-                format!("no room on the disk for the journal{place}: free some, then resume the run")
+                format!(
+                    "no room on the disk for the journal{place}: make room, then run the command again, or resume the run"
+                )
             }
             StorageKind::ReadOnly => {
                 format!(
@@ -686,7 +696,11 @@ impl StorageError {
                 format!("the file of the journal{place} is damaged: restore it from a backup")
             }
             StorageKind::Io => {
-                format!("the disk failed under the journal{place}: check the disk, then resume the run")
+                // Where there is no room for a file beside the journal, SQLite says no more than this.
+                format!(
+                    "the disk of the journal{place} is full or failed: look at the disk, then run the command again, or resume \
+                     the run"
+                )
             }
             StorageKind::Closed => "the journal is closed: open it again".into(),
             StorageKind::Unsupported => "this kind of store cannot do that: use the journal itself".into(),

@@ -4,7 +4,9 @@
 use std::path::Path;
 
 use dalsegno_store::conformance::{create, new_run, note, portable_run, run_id};
-use dalsegno_store::{AcquireError, AppendError, OpenError, Owner, RunFilter, SqliteStore, Store};
+use dalsegno_store::{
+    AcquireError, AppendError, OpenError, Owner, RunFilter, SqliteStore, StorageError, StorageKind, Store,
+};
 use rusqlite::Connection;
 
 fn refusal(path: &Path) -> OpenError {
@@ -69,6 +71,23 @@ fn a_missing_folder_is_an_error_with_a_cause() {
     let error = refusal(&folder.path().join("missing").join("journal.db"));
     assert!(matches!(error, OpenError::Inaccessible { .. }), "{error:?}");
     assert!(std::error::Error::source(&error).is_some());
+}
+
+#[test]
+fn advice_about_folders_and_rights_is_given_where_they_may_be_the_cause() {
+    let said = |kind| {
+        let source = StorageError::of_kind(kind);
+        OpenError::Inaccessible { path: "journal.db".into(), source }.to_string()
+    };
+    assert_eq!(said(StorageKind::Full), "cannot open the journal `journal.db`");
+    assert_eq!(said(StorageKind::Io), "cannot open the journal `journal.db`");
+    let other = said(StorageKind::Other);
+    assert!(
+        other.starts_with("cannot open the journal `journal.db`: check that its folder exists"),
+        "{other}"
+    );
+    let full = StorageError::of_kind(StorageKind::Full).to_string();
+    assert!(full.contains("make room, then run the command again"), "{full}");
 }
 
 #[test]

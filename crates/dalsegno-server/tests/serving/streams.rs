@@ -147,8 +147,7 @@ async fn a_stream_can_end_where_the_run_waits() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_revoked_key_loses_its_streams_and_streams_are_counted() {
-    let world =
-        World::with(dalsegno_workspace::ServeSettings { streams: 2, ..settings() }).await;
+    let world = World::with(dalsegno_workspace::ServeSettings { streams: 2, ..settings() }).await;
     let (acme, other) = (world.all("acme"), world.client("acme", &[Scope::RunsRead]));
     let run = acme.start("ask", "x").await;
     let id = run["run_id"].as_str().unwrap();
