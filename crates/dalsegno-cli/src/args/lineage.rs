@@ -231,7 +231,10 @@ Examples:
 pub(super) const DIFF_EXAMPLES: &str = "\
 Examples:
   dalsegno diff 3fa94c last
-  dalsegno diff 3fa94c 81c2d0 --json | jq .first";
+  dalsegno diff 3fa94c 81c2d0 --json | jq .first
+
+Exit codes:
+  0 they are the same   3 they differ";
 
 pub(super) const WHY_EXAMPLES: &str = "\
 A value is looked for as a whole in all that the run had read when it asked. `dalsegno show RUN --full`

@@ -80,10 +80,15 @@ pub(super) fn init(
     };
     let folder = args.dir.as_deref().or(named).unwrap_or(Path::new("."));
     refuse_what_is_taken(folder, template)?;
-    for (file, text) in template.files {
-        write(&folder.join(file), text)?;
-    }
-    let ignored = ignore(folder)?;
+    let mut made: Vec<PathBuf> = Vec::new();
+    let files = template.files.iter().try_for_each(|(file, text)| write(&folder.join(file), text, &mut made));
+    let ignored = files.and_then(|()| ignore(folder, &mut made));
+    let ignored = ignored.inspect_err(|_| {
+        // Half a workspace would be in the way of the next attempt.
+        for path in &made {
+            let _ = fs::remove_file(path);
+        }
+    })?;
     let mut next: Vec<String> = Vec::new();
     if folder != Path::new(".") {
         next.push(format!("cd {}", quoted(&folder.display().to_string())));
@@ -131,17 +136,19 @@ fn refuse_what_is_taken(folder: &Path, template: &Template) -> Result<(), Error>
 }
 
 /// Writes a file that is not there yet.
-fn write(path: &Path, text: &str) -> Result<(), Error> {
+fn write(path: &Path, text: &str, made: &mut Vec<PathBuf>) -> Result<(), Error> {
     let fault = |source| Error::Write { path: path.to_path_buf(), source };
     if let Some(parent) = path.parent() {
         fs::create_dir_all(parent).map_err(fault)?;
     }
-    File::create_new(path).and_then(|mut file| file.write_all(text.as_bytes())).map_err(fault)
+    let mut file = File::create_new(path).map_err(fault)?;
+    made.push(path.to_path_buf());
+    file.write_all(text.as_bytes()).map_err(fault)
 }
 
 /// Keeps what the engine writes out of version control; says whether the file was made.
-fn ignore(folder: &Path) -> Result<bool, Error> {
-    match write(&folder.join(IGNORE_FILE), IGNORED) {
+fn ignore(folder: &Path, made: &mut Vec<PathBuf>) -> Result<bool, Error> {
+    match write(&folder.join(IGNORE_FILE), IGNORED, made) {
         Ok(()) => Ok(true),
         Err(Error::Write { source, .. }) if source.kind() == io::ErrorKind::AlreadyExists => Ok(false),
         Err(error) => Err(error),

@@ -35,6 +35,20 @@ fn nothing_is_written_when_a_file_is_in_the_way() {
 }
 
 #[test]
+fn nothing_is_left_of_a_workspace_that_cannot_be_written_whole() {
+    let workspace = Workspace::empty();
+    // What is to become a folder is a file.
+    workspace.write("agents", "mine");
+    let output = workspace.command(&["init", "--template", "chat"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", workspace.shown(&output));
+    let left: Vec<_> =
+        fs::read_dir(workspace.path("")).unwrap().map(|one| one.unwrap().file_name()).collect();
+    assert_eq!(left, ["agents"]);
+    fs::remove_file(workspace.path("agents")).unwrap();
+    workspace.succeed(&["init", "--template", "chat"]);
+}
+
+#[test]
 fn a_gitignore_stays_as_it_is() {
     let workspace = Workspace::empty();
     workspace.write(".gitignore", "target/\n");
