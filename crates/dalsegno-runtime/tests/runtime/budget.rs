@@ -166,3 +166,27 @@ async fn a_completion_that_the_workspace_of_today_refuses_costs_nothing() {
     assert_eq!(report.usage.cost_nano_usd, before.cost_nano_usd);
     assert!(world.engine().await.journal().replay(asked.run).await.unwrap().identical);
 }
+
+#[tokio::test]
+async fn another_model_counts_at_its_own_price() {
+    let free =
+        "[models.free]\nprovider = \"script\"\nfile = \"script.toml\"\nprice = { input = 0, output = 0 }\n";
+    // Room for one reply: each sets two cents aside, and costs one.
+    let world = world(&format!("{free}[budget]\nmax_cost_usd_per_day = 0.025\n"), &[])
+        .agent("b", "prompt = \"{{request.text}}\"\n[model]\nuse = \"free\"\nmax_output_tokens = 2000\n");
+    let engine = world.engine().await;
+    let run = async |agent: &str, model: &str| {
+        let options = StartOptions { model: Some(model.to_owned()), ..StartOptions::default() };
+        let request = AgentRequest::text("Is it?");
+        engine.start(&agent.parse().unwrap(), request, options).await.unwrap().finish().await.unwrap()
+    };
+    // The agent's own model costs nothing, and the other one does.
+    let report = run("b", "default").await;
+    assert!(completed(&report));
+    assert_eq!(report.usage.cost_nano_usd, 10_000_000);
+    assert!(!completed(&run("b", "default").await));
+    // The other way round.
+    let report = run("a", "free").await;
+    assert!(completed(&report));
+    assert_eq!(report.usage.cost_nano_usd, 0);
+}

@@ -14,6 +14,7 @@ mod layers;
 mod lines;
 mod lock;
 mod names;
+mod other_model;
 mod provider_tools;
 mod resolve;
 mod samples;
