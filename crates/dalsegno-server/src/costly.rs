@@ -1,5 +1,5 @@
-//! What computes: replays, comparisons, exports, forks and the states of steps. How many there are at once is bounded, for the
-//! process and for each tenant, and so is how many wait and how long. They have threads of their own, so that a request that
+//! What computes: replays, comparisons, exports, forks, inboxes and the states of steps. How many there are at once is bounded,
+//! for the process and for each tenant, and so is how many wait and how long. They have threads of their own, so that a request that
 //! computes nothing never waits for one that does.
 
 use std::collections::BTreeMap;
@@ -129,7 +129,7 @@ impl Costly {
         let tenant = self.tenant(access);
         let place = Arc::clone(&tenant.places).try_acquire_owned().map_err(|_| {
             let detail = format!(
-                "{} replays, comparisons, exports, forks or steps of this tenant are computed or wait for it, which is the maximum",
+                "{} replays, comparisons, exports, forks, inboxes or steps of this tenant are computed or wait for it, which is the maximum",
                 self.of_tenant + WAITING
             );
             Problem::new(Code::TooMany, detail, "wait for an answer before you ask for another").retry_after(2)

@@ -6,7 +6,7 @@ use axum::extract::State;
 use axum::http::Uri;
 use axum::response::Response;
 use dalsegno_access::{Access, Scope};
-use dalsegno_history::WaitingOperation;
+use dalsegno_history::{Journal, WaitingOperation};
 use dalsegno_store::{RunFilter, RunStatus, RunSummary, Waiting as Kind};
 use dalsegno_wire::Waiting;
 use dalsegno_wire::schema;
@@ -113,13 +113,26 @@ pub(crate) async fn find(
     };
     let mut found = shared.journal().runs(&filter).await?;
     let next = cut(&list, &mut found, limit);
+    if found.is_empty() {
+        return nothing();
+    }
+    let journal = shared.journal().clone();
+    let items = shared.costly.perform(access, async move { Ok(waiting(&journal, found, kind).await) });
+    Ok(Page { items: items.await?, next })
+}
+
+/// What these runs wait for, as far as they can be read: one that cannot must not hide the others.
+async fn waiting(
+    journal: &Journal,
+    runs: Vec<RunSummary>,
+    kind: Option<Kind>,
+) -> Vec<(RunSummary, WaitingOperation)> {
     let mut items = Vec::new();
-    for run in &found {
-        // One that cannot be read must not hide the others.
-        let Ok(latest) = shared.journal().latest(run.run).await else { continue };
+    for run in runs {
+        let Ok(latest) = journal.latest(run.run).await else { continue };
         let own = latest.waiting.into_iter().filter(|one| one.run == run.run);
         let meant = own.filter(|one| kind.is_none_or(|kind| one.kind() == kind.as_str()));
         items.extend(meant.map(|one| (run.clone(), one)));
     }
-    Ok(Page { items, next })
+    items
 }

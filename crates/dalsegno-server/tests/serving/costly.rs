@@ -29,7 +29,7 @@ async fn ended(client: &Client) -> String {
 }
 
 /// The ways to have something computed of a run.
-const WAYS: usize = 5;
+const WAYS: usize = 6;
 
 /// The n-th of these ways.
 async fn compute(client: &Client, run: &str, way: usize) -> Answer {
@@ -38,6 +38,7 @@ async fn compute(client: &Client, run: &str, way: usize) -> Answer {
         1 => client.get(&format!("/v1/diff?left={run}&right={run}")).await,
         2 => client.get(&format!("/v1/runs/{run}/export")).await,
         3 => client.get(&format!("/v1/runs/{run}/steps/end")).await,
+        4 => client.get("/v1/inbox").await,
         _ => client.post(&format!("/v1/runs/{run}/fork"), &json!({ "at": 1 })).await,
     }
 }
@@ -56,7 +57,7 @@ async fn a_tenant_that_has_much_computed_waits_for_itself_and_the_others_do_not(
     let (under_way, waiting) = of_tenant();
     // Archives have room of their own, so that each way but that one is taken here.
     let mut asked: FuturesUnordered<_> =
-        (0..=under_way + waiting).map(|number| compute(&acme, &run, [0, 1, 3, 4][number % 4])).collect();
+        (0..=under_way + waiting).map(|number| compute(&acme, &run, [0, 1, 3, 5][number % 4])).collect();
     // One is too many, and none of the others ends before it is let go.
     let refused = asked.next().await.unwrap();
     refused.is_problem(429, "too_many");
@@ -85,6 +86,8 @@ async fn no_way_to_have_something_computed_is_without_a_bound() {
         let (world, hold) = World::held().await;
         let acme = world.all("acme");
         let run = ended(&acme).await;
+        // Something waits for a person, so that there is something to compute.
+        acme.start("ask", "how many").await;
         hold.hold(&run);
         let (under_way, waiting) = of_tenant();
         let mut asked: FuturesUnordered<_> =
