@@ -25,8 +25,8 @@ pub(crate) const VERB: &str = "note-program";
 /// The variables that Cargo sets for a test program, by their beginning.
 const PASSED_ON: [&str; 5] = ["CARGO_MANIFEST_", "CARGO_PKG_", "DALSEGNO_", "LD_LIBRARY_PATH", "DYLD_"];
 
-/// A program that takes as long as many others on a single core: it is started first, so that no core waits for it.
-const FIRST: &str = "seeds";
+/// The programs that take as long as many others: they are started first, so that no core waits for one of them in the end.
+const FIRST: [&str; 5] = ["seeds", "cli", "crash", "laws", "workspace"];
 
 /// The variable that says how many tests the harness runs at once.
 const THREADS: &str = "RUST_TEST_THREADS";
@@ -95,7 +95,9 @@ pub(crate) fn run(variable: Option<(&str, &str)>) -> anyhow::Result<String> {
         program.variables.extend(variable.map(|(name, value)| (name.to_owned(), value.to_owned())));
         programs.push(program);
     }
-    programs.sort_by_key(|program| program.name() != FIRST);
+    programs.sort_by_key(|program| {
+        FIRST.iter().position(|first| *first == program.name()).unwrap_or(FIRST.len())
+    });
     let at_once = thread::available_parallelism().map_or(1, usize::from);
     if env::var_os(THREADS).is_none() {
         let threads = (THREADS.to_owned(), (TESTS_A_CORE * at_once).to_string());
