@@ -118,6 +118,10 @@ impl Engine {
         if let Some(parent) = summary.parent {
             reasons.push(format!("it is a child of run {parent}: adopt that one"));
         }
+        if self.journal().asked(summary.run).await?.surface.is_some() {
+            // Its caller is elsewhere; and a call of a telephone names a call at the provider, which may be any.
+            reasons.push("it is a call, whose caller is not here: fork it".to_owned());
+        }
         let known = match foreign.signer {
             None => false,
             Some(signer) => {

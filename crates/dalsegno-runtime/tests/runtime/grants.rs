@@ -1,8 +1,9 @@
 //! What today's workspace takes away from a run that began before.
 
-use dalsegno_core::{EffectClass, FailureCode, RunId};
-use dalsegno_runtime::{AdoptOptions, EngineError, RunEnd, RunReport, Settlement};
+use dalsegno_core::{AgentRequest, EffectClass, FailureCode, RunId, Surface};
+use dalsegno_runtime::{AdoptOptions, EngineError, RunEnd, RunReport, Settlement, StartOptions};
 use dalsegno_store::{Body, RecordKind, RunFilter};
+use serde_json::json;
 
 use crate::support::{Behaviour, World, answer, waits};
 
@@ -143,6 +144,31 @@ async fn archive(world: &World) -> (RunId, dalsegno_store::Archive) {
 /// What the signers of another workspace are, in dalsegno.toml.
 async fn known(home: &World) -> String {
     format!("[signers]\nhome = \"{}\"\n", home.engine().await.archives().signer().unwrap().unwrap())
+}
+
+#[tokio::test]
+async fn a_call_is_not_adopted() {
+    let agent = "[model]\nuse = \"default\"\n[voice]\nfiller = false\n";
+    for surface in [Surface::Telephone, Surface::Script] {
+        let home = World::new(agent).script("");
+        let engine = home.engine().await;
+        // Whoever made the archive chose the call: it may be one that is under way at a line of this workspace.
+        let user = json!({ "line": "front", "call_id": "rtc_1" });
+        let request = AgentRequest { user, ..AgentRequest::text("") };
+        let name = "a".parse().unwrap();
+        let call = engine.converse(&name, surface, request, StartOptions::default()).await.unwrap();
+        let run = call.handle.run();
+        let bytes = engine.archives().sign(&engine.journal().export(run).await.unwrap()).unwrap();
+        let here = World::new(agent).script("").settings(&format!(
+            "[models.default]\nprovider = \"script\"\nfile = \"script.toml\"\n{}",
+            known(&home).await
+        ));
+        let engine = here.engine().await;
+        engine.archives().import(dalsegno_store::Archive::decode(&bytes).unwrap()).await.unwrap();
+        let error = engine.adopt(run, &AdoptOptions::default()).await.unwrap_err();
+        let EngineError::NotAdopted { reasons, .. } = &error else { panic!("{error:?}") };
+        assert_eq!(reasons, &["it is a call, whose caller is not here: fork it"]);
+    }
 }
 
 #[tokio::test]
