@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A server process, and where it listens.
 pub(crate) struct Served {
-    child: Child,
+    child: Option<Child>,
     pub(crate) address: SocketAddr,
 }
 
@@ -35,17 +35,28 @@ impl Served {
         let address = first["address"].as_str().unwrap().parse().unwrap();
         // What it tells further is read, so that it never waits for a reader.
         thread::spawn(move || lines.for_each(drop));
-        Self { child, address }
+        Self { child: Some(child), address }
     }
 
     pub(crate) fn kill(mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
+        let mut child = self.child.take().unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 
     #[cfg(unix)]
-    pub(crate) fn into_child(self) -> Child {
-        self.child
+    pub(crate) fn into_child(mut self) -> Child {
+        self.child.take().unwrap()
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        // A test that fails leaves no process behind, either.
+        if let Some(child) = &mut self.child {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
     }
 }
 
@@ -224,13 +235,13 @@ fn a_server_that_is_killed_under_load_loses_nothing_and_starts_nothing_twice() {
 #[test]
 fn a_server_that_is_told_to_stop_stops_in_order() {
     let (workspace, key) = workspace();
-    let mut served = Served::start(&workspace);
+    let served = Served::start(&workspace);
     let place: Place = Arc::new(Mutex::new(served.address));
     let run = start(&place, &key, 1);
     assert!(!follow(&place, &key, &run).is_empty());
-    let pid = rustix::process::Pid::from_child(&served.child);
+    let pid = rustix::process::Pid::from_child(served.child.as_ref().unwrap());
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
-    assert!(served.child.wait().unwrap().success());
+    assert!(served.into_child().wait().unwrap().success());
 }
 
 #[test]
