@@ -72,16 +72,16 @@ impl Dialogue {
                 notes.insert(text);
             }
         }
+        let comes_as_note = |text: &str| {
+            let note = text.strip_prefix('[').and_then(|text| text.strip_suffix(']'));
+            note.is_some_and(|note| notes.contains(note))
+        };
         for entry in state.transcript().iter() {
             match entry {
-                Entry::User(text) => {
-                    let note = text.strip_prefix('[').and_then(|text| text.strip_suffix(']'));
-                    match note {
-                        Some(note) if notes.contains(note) => {}
-                        Some(note) => dialogue.push(Item::Note(note.into())),
-                        None => dialogue.push(Item::Caller(text.clone())),
-                    }
-                }
+                // A note of before stands in brackets, and so may what a caller says: none of them speaks with more weight than a
+                // caller does.
+                Entry::User(text) if comes_as_note(text) => {}
+                Entry::User(text) => dialogue.push(Item::Caller(text.clone())),
                 Entry::Assistant(reply) => {
                     for part in &reply.parts {
                         match part {

@@ -328,7 +328,17 @@ impl Carrier {
                 }
                 output
             }
-            Came::Lost(reason) => self.session.lost(now, &reason),
+            Came::Lost(reason) => self.lost(&reason),
+        }
+    }
+
+    /// The session is lost. A provider that opened none in so many attempts will not.
+    fn lost(&mut self, reason: &str) -> Output {
+        let now = self.now();
+        let has_time = self.was_open || self.telephone.is_some();
+        match !has_time && self.attempts.saturating_add(1) >= FIRST_ATTEMPTS {
+            true => self.session.fail(now, &format!("the live model opens no session: {reason}")),
+            false => self.session.lost(now, reason),
         }
     }
 
@@ -363,6 +373,11 @@ impl Carrier {
                 return false;
             }
             if output.close {
+                let opens_none = !self.was_open && self.telephone.is_none() && dropped.is_none();
+                if opens_none && self.attempts.saturating_add(1) >= FIRST_ATTEMPTS {
+                    output = self.session.fail(self.now(), "the live model opens no session");
+                    continue;
+                }
                 self.reconnect(dropped).await;
                 return true;
             }
@@ -372,7 +387,7 @@ impl Carrier {
             }
             match session.send(output.frames).await {
                 Ok(()) => return true,
-                Err(reason) => output = self.session.lost(self.now(), &reason),
+                Err(reason) => output = self.lost(&reason),
             }
         }
     }

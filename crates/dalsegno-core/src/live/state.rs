@@ -131,6 +131,9 @@ pub(crate) enum Stage {
     /// It has its result, which the model has not heard: no response has completed that began after it came.
     Done {
         content: String,
+        /// It failed, or it is not known whether it did.
+        #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+        is_error: bool,
         /// How many responses had begun then.
         after: u64,
     },

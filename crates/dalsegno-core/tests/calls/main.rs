@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "tests unwrap")]
 
 mod laws;
+mod origins;
 mod table;
 mod telephone;
 mod world;

@@ -112,20 +112,26 @@ struct World {
     wrong: Vec<String>,
 }
 
+/// A desk with these tools, and a call of it that begins.
+pub(crate) fn desk() -> (AgentConfig, AgentState) {
+    let mind = json!({ "model": { "model": ModelSettings::named("default"), "instructions": "Take calls.",
+        "prompt": "{{request.text}}", "recall": null } });
+    let mut config = AgentConfig::new("desk".parse().unwrap(), serde_json::from_value(mind).unwrap());
+    for (name, class) in TOOLS {
+        let mut tool = Tool::new(name.into(), json!({ "type": "object" }));
+        tool.class = class;
+        config.tools.tools.insert(name.parse().unwrap(), tool);
+    }
+    config.limits.max_tool_calls = 10_000;
+    config.voice = Some(Box::default());
+    let request = AgentRequest { surface: Some(Surface::Realtime), ..AgentRequest::text("") };
+    let state = AgentState::start(RunId::from_bytes([7; 16]), request, Timestamp::from_millis(0));
+    (config, state)
+}
+
 impl World {
     fn new() -> Self {
-        let mind = json!({ "model": { "model": ModelSettings::named("default"), "instructions": "Take calls.",
-            "prompt": "{{request.text}}", "recall": null } });
-        let mut config = AgentConfig::new("desk".parse().unwrap(), serde_json::from_value(mind).unwrap());
-        for (name, class) in TOOLS {
-            let mut tool = Tool::new(name.into(), json!({ "type": "object" }));
-            tool.class = class;
-            config.tools.tools.insert(name.parse().unwrap(), tool);
-        }
-        config.limits.max_tool_calls = 10_000;
-        config.voice = Some(Box::default());
-        let request = AgentRequest { surface: Some(Surface::Realtime), ..AgentRequest::text("") };
-        let state = AgentState::start(RunId::from_bytes([7; 16]), request, Timestamp::from_millis(0));
+        let (config, state) = desk();
         let session = LiveSession::new(Settings::of(&config, &state));
         let mut world = Self {
             config,

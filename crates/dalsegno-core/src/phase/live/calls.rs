@@ -9,7 +9,7 @@ use crate::config::{Tool, VoiceTool};
 use crate::event::{Failure, FailureCode, Outcome};
 use crate::failure::INTERRUPTED;
 use crate::id::{OperationId, ToolName};
-use crate::join::Pending;
+use crate::join::{Pending, Settled};
 use crate::live::{Answered, LiveCall, ResponseEnd, Stage, Work};
 use crate::operation::{AgentCall, EffectClass, Gate, GateState, Operation, Request, Terms};
 use crate::phase::admit::{Admitted, Allowed, Refusal, admit};
@@ -135,8 +135,9 @@ impl Room<'_> {
     /// A call is answered by what was begun for another one.
     fn join(&mut self, response: String, call: CallRequest, number: u32, stage: &Stage) {
         match stage {
-            Stage::Done { content, .. } => {
-                self.output(&call.call_id, &call.name, &call.arguments, content.clone());
+            Stage::Done { content, is_error, .. } => {
+                let said = Settled { is_error: *is_error, ..Settled::text(content.clone()) };
+                self.output(&call.call_id, &call.name, &call.arguments, said);
                 // It is unheard anew.
                 let began = self.live.talk.responses;
                 if let Some(Work { stage: Stage::Done { after, .. }, .. }) =
@@ -159,7 +160,7 @@ impl Room<'_> {
 
     fn refuse(&mut self, call: &CallRequest, refusal: Refusal) {
         self.state.decide(Decision::Refuse { name: call.name.clone(), reason: refusal.message.clone() });
-        self.output(&call.call_id, &call.name, &call.arguments, refusal.into_settled().content);
+        self.output(&call.call_id, &call.name, &call.arguments, refusal.into_settled());
     }
 
     /// Makes a work that is held an operation.
@@ -215,8 +216,8 @@ impl Room<'_> {
             while let Some(place) = self.live.calls.iter().position(of_it) {
                 let call = self.live.calls.remove(place);
                 if call.answered == Answered::No {
-                    let content = Refusal::new("cancelled", INTERRUPTED).into_settled().content;
-                    self.output(&call.call_id, &call.name, &call.arguments, content);
+                    let said = Refusal::new("cancelled", INTERRUPTED).into_settled();
+                    self.output(&call.call_id, &call.name, &call.arguments, said);
                 }
             }
             if self.live.calls.iter().any(|call| call.work == number) {

@@ -30,23 +30,23 @@ const IN_DOUBT: &str =
     "It is not known whether this took place. Do not call it again and promise nothing: people look into it.";
 
 /// The output of a call in doubt.
-pub(super) fn doubt() -> String {
-    Refusal::new("in_doubt", IN_DOUBT).into_settled().content
+pub(super) fn doubt() -> Settled {
+    Refusal::new("in_doubt", IN_DOUBT).into_settled()
 }
 
 impl Room<'_> {
     /// Gives a call its one output.
-    pub(super) fn output(&mut self, call_id: &str, name: &str, arguments: &str, content: String) {
-        let content = fitting(content);
+    pub(super) fn output(&mut self, call_id: &str, name: &str, arguments: &str, said: Settled) {
+        let content = fitting(said.content);
         self.count(arguments);
         self.count(&content);
-        self.keep(call_id, name, arguments, content.clone());
+        self.keep(call_id, name, arguments, content.clone(), said.is_error);
         self.emit(CommandKind::Output { call_id: call_id.into(), content });
     }
 
     /// Puts a call and its output into the transcript, one after the other, since providers refuse a transcript in which a call has
     /// none.
-    fn keep(&mut self, call_id: &str, name: &str, arguments: &str, content: String) {
+    fn keep(&mut self, call_id: &str, name: &str, arguments: &str, content: String, is_error: bool) {
         let call = CallRequest {
             call_id: call_id.into(),
             name: name.into(),
@@ -59,7 +59,7 @@ impl Room<'_> {
             call_id: call_id.into(),
             name: name.into(),
             content,
-            is_error: false,
+            is_error,
             files: Vec::new(),
         });
     }
@@ -69,11 +69,15 @@ impl Room<'_> {
         let Some(call) = self.live.calls.get_mut(place) else { return };
         call.answered = Answered::Later;
         let (call_id, name, arguments) = (call.call_id.clone(), call.name.clone(), call.arguments.clone());
-        let content = match message {
+        // Neither is a result of the tool.
+        let said = match message {
             IN_DOUBT => doubt(),
-            message => print_json(&json!({ "status": "running", "message": message })),
+            message => Settled {
+                is_error: true,
+                ..Settled::text(print_json(&json!({ "status": "running", "message": message })))
+            },
         };
-        self.output(&call_id, &name, &arguments, content);
+        self.output(&call_id, &name, &arguments, said);
     }
 
     /// An operation, or a part of it, waits at a gate: the model does not wait with it.
@@ -134,29 +138,29 @@ impl Room<'_> {
         let Some(work) = self.live.work_of(id).cloned() else { return };
         let Pending { operation, outcome, .. } = pending;
         let edited = edited(&operation);
-        let (content, code) = self.content(&operation, outcome);
-        let mut content = told(edited, content);
+        let (said, code) = self.said(&operation, outcome);
+        let mut content = told(edited, said.content);
         if beside.is_some_and(|beside| beside.handoff.is_some()) {
             content.push_str("\n[A call cannot be handed over to another agent: it goes on with you.]");
         }
-        let content = fitting(content);
-        let is_told = self.tell(&work, &content);
+        let said = Settled { content: fitting(content), ..said };
+        let is_told = self.tell(&work, &said);
         if code == Some(FailureCode::Indeterminate) {
             self.note_doubt(work.digest);
         }
-        self.done(&work, content, code, is_told);
+        self.done(&work, said, code, is_told);
     }
 
     /// Tells all calls of a work what came of it; whether there was any.
-    fn tell(&mut self, work: &Work, content: &str) -> bool {
+    fn tell(&mut self, work: &Work, said: &Settled) -> bool {
         let mut is_told = false;
         while let Some(place) = self.live.calls.iter().position(|call| call.work == work.number) {
             let call = self.live.calls.remove(place);
             is_told = true;
             match call.answered {
-                Answered::No => self.output(&call.call_id, &call.name, &call.arguments, content.into()),
+                Answered::No => self.output(&call.call_id, &call.name, &call.arguments, said.clone()),
                 Answered::Later => {
-                    let text = alloc::format!("The result of `{}` is there: {content}", call.name);
+                    let text = alloc::format!("The result of `{}` is there: {}", call.name, said.content);
                     self.note(fitting(text));
                 }
             }
@@ -166,7 +170,7 @@ impl Room<'_> {
 
     /// Keeps a result that the model has not heard: a repeated call is answered by it. What certainly did nothing may be tried
     /// again.
-    fn done(&mut self, work: &Work, content: String, code: Option<FailureCode>, is_told: bool) {
+    fn done(&mut self, work: &Work, said: Settled, code: Option<FailureCode>, is_told: bool) {
         let did_nothing = code.is_some_and(|code| {
             work.reads
                 || matches!(
@@ -184,12 +188,12 @@ impl Room<'_> {
         if did_nothing || !work.join {
             self.live.works.retain(|one| one.number != work.number);
         } else if let Some(one) = self.live.works.iter_mut().find(|one| one.number == work.number) {
-            one.stage = Stage::Done { content, after };
+            one.stage = Stage::Done { content: said.content, is_error: said.is_error, after };
         }
     }
 
     /// What the model reads of an outcome, and why it failed if it did.
-    fn content(&self, operation: &Operation, outcome: Option<Outcome>) -> (String, Option<FailureCode>) {
+    fn said(&self, operation: &Operation, outcome: Option<Outcome>) -> (Settled, Option<FailureCode>) {
         // A declarative tool says itself what the model reads of its failure.
         let words = match &outcome {
             Some(Outcome::ToolReturned(returned)) if returned.is_error && operation.is_declarative() => {
@@ -198,25 +202,29 @@ impl Room<'_> {
             Some(_) | None => None,
         };
         match result(outcome) {
-            Ok(Settled { content, .. }) => (content, None),
+            Ok(settled) => (settled, None),
             Err(failure) => {
                 let code = failure.code;
-                let content = self.of_failure(operation, failure);
-                (words.filter(|_| code != FailureCode::Indeterminate).unwrap_or(content), Some(code))
+                let said = self.of_failure(operation, failure);
+                let words = words.filter(|_| code != FailureCode::Indeterminate);
+                (
+                    words.map_or(said, |content| Settled { is_error: true, ..Settled::text(content) }),
+                    Some(code),
+                )
             }
         }
     }
 
     /// A failure is told: the call continues.
-    fn of_failure(&self, operation: &Operation, failure: Failure) -> String {
+    fn of_failure(&self, operation: &Operation, failure: Failure) -> Settled {
         let tool =
             operation.request.as_tool_call().and_then(|call| self.config.tools.tools.get(&call.tool_name));
         match tool.and_then(|tool: &Tool| tool.on_failure.as_ref()) {
             Some(OnFailure::Default(value)) if failure.code.allows_a_default(self.config.semantics) => {
-                print_json(value)
+                Settled::text(print_json(value))
             }
             _ if failure.code == FailureCode::Indeterminate => doubt(),
-            _ => Refusal::from(failure).into_settled().content,
+            _ => Refusal::from(failure).into_settled(),
         }
     }
 }

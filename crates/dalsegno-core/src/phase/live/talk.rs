@@ -220,8 +220,11 @@ impl Room<'_> {
             return;
         }
         if self.live.closing.is_none() && after(self.live.began, self.voice.max_duration_ms) <= at {
-            let minutes = self.voice.max_duration_ms / 60_000;
-            let message = alloc::format!("the call lasted longer than `voice.max_duration` ({minutes} min)");
+            let lasts = match self.voice.max_duration_ms {
+                ms @ ..60_000 => alloc::format!("{} s", ms / 1_000),
+                ms => alloc::format!("{} min", ms / 60_000),
+            };
+            let message = alloc::format!("the call lasted longer than `voice.max_duration` ({lasts})");
             let help = "raise `voice.max_duration` in the agent file";
             self.close("the call has lasted too long", Some((RunErrorCode::LimitExceeded, message, help)));
             return;
