@@ -400,16 +400,23 @@ fn a_busy_session_is_asked_again_when_its_response_has_ended() {
 
 #[test]
 fn a_call_that_lasts_too_long_is_closed_and_fails() {
-    let mut call = Call::open();
-    call.take_all();
-    call.now = call.state.wake_at(&call.config).unwrap().as_millis();
-    assert_eq!(call.now, 30 * 60 * 1_000);
-    call.tell(LiveNews::Woke);
-    assert!(matches!(call.outbox()[..], [LiveCommand { kind: CommandKind::Close { .. }, .. }]));
-    call.now = call.state.wake_at(&call.config).unwrap().as_millis();
-    call.tell(LiveNews::Woke);
-    let response = call.response.as_ref().expect("nobody said that it ended");
-    assert_eq!(response.error.as_ref().unwrap().code, RunErrorCode::LimitExceeded);
+    for (lasts_ms, words) in [(30 * 60 * 1_000, "(30 min)"), (45_000, "(45 s)")] {
+        let mut config = config();
+        config.voice.as_mut().unwrap().max_duration_ms = lasts_ms;
+        let mut call = Call::with(config);
+        call.tell(LiveNews::Connected);
+        call.take_all();
+        call.now = call.state.wake_at(&call.config).unwrap().as_millis();
+        assert_eq!(call.now, lasts_ms);
+        call.tell(LiveNews::Woke);
+        assert!(matches!(call.outbox()[..], [LiveCommand { kind: CommandKind::Close { .. }, .. }]));
+        call.now = call.state.wake_at(&call.config).unwrap().as_millis();
+        call.tell(LiveNews::Woke);
+        let response = call.response.as_ref().expect("nobody said that it ended");
+        let error = response.error.as_ref().unwrap();
+        assert_eq!(error.code, RunErrorCode::LimitExceeded);
+        assert!(error.message.contains(words), "{error:?}");
+    }
 }
 
 #[test]
