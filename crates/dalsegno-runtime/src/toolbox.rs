@@ -445,6 +445,7 @@ impl Engine {
             OfferedBy::Engine => match name.as_str() {
                 "memory.create" => ToolKind::MemoryCreate,
                 "memory.traverse" => ToolKind::MemoryTraverse,
+                "call.hang_up" => ToolKind::HangUp,
                 _ => ToolKind::MemorySearch,
             },
         }
@@ -464,7 +465,9 @@ impl Engine {
     fn info(&self, name: ToolName, tool: CatalogueTool) -> ToolInfo {
         let server = self.server_of(&name);
         let offered_by = match &tool.kind {
-            ToolKind::MemorySearch | ToolKind::MemoryCreate | ToolKind::MemoryTraverse => OfferedBy::Engine,
+            ToolKind::MemorySearch | ToolKind::MemoryCreate | ToolKind::MemoryTraverse | ToolKind::HangUp => {
+                OfferedBy::Engine
+            }
             ToolKind::Agent { agent } | ToolKind::Handoff { agent } => OfferedBy::Agent(agent.clone()),
             ToolKind::Declarative { toolkit, .. } => OfferedBy::Document(toolkit.clone()),
             ToolKind::External => server.clone().map_or(OfferedBy::Process, OfferedBy::Server),
@@ -519,7 +522,8 @@ fn is_agent(kind: &ToolKind) -> bool {
         | ToolKind::Declarative { .. }
         | ToolKind::MemorySearch
         | ToolKind::MemoryCreate
-        | ToolKind::MemoryTraverse => false,
+        | ToolKind::MemoryTraverse
+        | ToolKind::HangUp => false,
     }
 }
 

@@ -175,7 +175,10 @@ pub fn builtin_tools() -> Catalogue {
         .collect()
 }
 
-/// The engine's tools about the workspace and its runs. No `*` covers them: an agent has those that its file names.
+/// The tool by which the live model of a call ends it.
+pub(crate) const HANG_UP: &str = "call.hang_up";
+
+/// The engine's tools about the workspace, its runs and a call. No `*` covers them: an agent has those that its file names.
 pub fn engine_tools() -> Catalogue {
     let tool = |class, description: &str, properties: Value, required: Value| CatalogueTool {
         declared: Some(class),
@@ -227,7 +230,17 @@ pub fn engine_tools() -> Catalogue {
         json!({}),
         json!([]),
     );
+    let hang_up = CatalogueTool {
+        kind: ToolKind::HangUp,
+        ..tool(
+            EffectClass::Idempotent,
+            "Ends the call, once the caller has heard your last words. Say goodbye first.",
+            json!({}),
+            json!([]),
+        )
+    };
     [
+        (HANG_UP, hang_up),
         ("workspace.describe", describe),
         ("agents.list", agents),
         ("runs.list", runs),

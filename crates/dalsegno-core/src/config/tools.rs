@@ -229,7 +229,8 @@ impl Tool {
             | ToolKind::MemoryCreate
             | ToolKind::MemoryTraverse
             | ToolKind::Agent { .. }
-            | ToolKind::Handoff { .. } => false,
+            | ToolKind::Handoff { .. }
+            | ToolKind::HangUp => false,
         }
     }
 
@@ -275,6 +276,8 @@ pub enum ToolKind {
         /// The agent, one of [`AgentConfig::agents`](crate::AgentConfig::agents).
         agent: AgentName,
     },
+    /// The built-in `call.hang_up`: the core ends the call once the last words were played.
+    HangUp,
 }
 
 /// What a failed operation does to the run.

@@ -50,6 +50,9 @@ pub struct Live {
     pub(crate) joined: u64,
     /// Bytes of what was said and heard.
     pub(crate) bytes: u64,
+    /// The live model hangs up, once its last words were played.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) hangs_up: Option<HangsUp>,
     /// The agent ends the call.
     pub(crate) closing: Option<Over>,
     /// The call is over, and the run ends when its effects have their outcomes.
@@ -162,6 +165,21 @@ pub(crate) struct Talk {
     pub(crate) fillers: u32,
     /// How many responses failed one after another.
     pub(crate) failures: u32,
+    /// Words are being played to the caller.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub(crate) playing: bool,
+}
+
+/// A call of `call.hang_up`, which has no output as long as it may come to the end of the call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct HangsUp {
+    pub(crate) call_id: String,
+    pub(crate) name: String,
+    pub(crate) arguments: String,
+    /// The response that asked for it.
+    pub(crate) response: String,
+    /// When that response completed.
+    pub(crate) since: Option<Timestamp>,
 }
 
 /// Keys that the caller pressed.
@@ -201,6 +219,7 @@ impl Live {
             digits: None,
             joined: 0,
             bytes: 0,
+            hangs_up: None,
             closing: None,
             over: None,
         }

@@ -25,6 +25,9 @@ const DEPTH: (u32, u32) = (2, 8);
 /// Entities of a `memory.traverse` that names no limit, and the most that it may name.
 const ENTITIES: (u32, u32) = (50, 1_000);
 
+/// What is said of a call of `call.hang_up` outside of calls.
+pub(crate) const NO_CALL: &str = "there is no call that could be hung up";
+
 /// What a call that may leave the core asks for.
 pub(crate) enum Admitted {
     Request(Request),
@@ -38,6 +41,8 @@ pub(crate) enum Admitted {
         agent: AgentName,
         message: Option<String>,
     },
+    /// The call is to end.
+    HangUp,
 }
 
 /// A call that may leave the core.
@@ -154,6 +159,13 @@ pub(crate) fn admit_tool(
             }
             Ok(Admitted::Handoff { agent: agent.clone(), message: optional(arguments, "message")? })
         }
+        ToolKind::HangUp => {
+            if tool.approve || tool.has_rules() {
+                let message = "hanging up cannot wait for an approval";
+                return Err(Refusal::new("not_permitted", message));
+            }
+            Ok(Admitted::HangUp)
+        }
         ToolKind::External
         | ToolKind::Declarative { .. }
         | ToolKind::MemorySearch
@@ -197,6 +209,7 @@ impl Tool {
                 let message = alloc::format!("`{name}` is the agent `{agent}`, and only a run can call it");
                 return Err(Failure::new(FailureCode::NotPermitted, message));
             }
+            ToolKind::HangUp => return Err(Failure::new(FailureCode::NotPermitted, NO_CALL)),
         })
     }
 

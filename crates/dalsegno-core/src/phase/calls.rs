@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use serde_json::Value;
 
-use super::admit::{Admitted, Allowed, Refusal, admit, admit_tool};
+use super::admit::{Admitted, Allowed, NO_CALL, Refusal, admit, admit_tool};
 use super::repeat::{self, Repeats, Watch};
 use super::result::{edited, failed, missing, result, told};
 use super::{Stop, budget, end, think};
@@ -65,6 +65,7 @@ pub(super) fn begin(
             Ok(Allowed { admitted: Admitted::Handoff { agent, message }, .. }) if alone => {
                 return hand_over(config, call, agent, message, state);
             }
+            Ok(Allowed { admitted: Admitted::HangUp, .. }) => Some(Refusal::new("not_permitted", NO_CALL)),
             Ok(Allowed { admitted: Admitted::Handoff { .. }, .. }) => {
                 let message =
                     "a handoff ends this run, so it must be the only call of a reply: call it alone";
@@ -128,7 +129,7 @@ fn request(config: &AgentConfig, tool: &Tool, admitted: Admitted) -> Option<(Req
             let budget = config.agents.get(&agent)?.budget;
             Some((Request::AgentCall(Arc::new(AgentCall { agent, text, data, budget })), AGENT_TERMS))
         }
-        Admitted::Handoff { .. } => None,
+        Admitted::Handoff { .. } | Admitted::HangUp => None,
     }
 }
 
@@ -329,7 +330,7 @@ fn instead<'a>(
             let rule = tool.asks_in(config, state, arguments);
             Some(Allowed { name, tool, admitted, rule })
         }
-        Ok(Admitted::Handoff { .. }) | Err(_) => None,
+        Ok(Admitted::Handoff { .. } | Admitted::HangUp) | Err(_) => None,
     }
 }
 

@@ -463,6 +463,10 @@ fn tool_call(
                 alloc::format!("a tool hands over to `{agent}` by the action `handoff`, not by a call");
             return Err(refused(ErrorCode::NotPermitted, message));
         }
+        Admitted::HangUp => {
+            let message = alloc::format!("`{name}` is for the live model of a call, not for a tool");
+            return Err(refused(ErrorCode::NotPermitted, message));
+        }
     };
     state.usage.tool_calls = state.usage.tool_calls.saturating_add(1);
     let asked = tool.approve || tool.asks_in(config, state, &call.arguments).is_some();

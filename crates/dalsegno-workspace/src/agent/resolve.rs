@@ -10,7 +10,7 @@ use dalsegno_core::{
 };
 
 use super::{AgentFile, callees};
-use crate::catalogue::{Catalogue, CatalogueTool, engine_tools};
+use crate::catalogue::{Catalogue, CatalogueTool, HANG_UP, engine_tools};
 use crate::code::Code;
 use crate::diagnostic::Diagnostic;
 use crate::names::{list, nearest};
@@ -209,6 +209,16 @@ impl AgentFile {
             if !other_tenants(&pattern.value) && !catalogue.keys().any(|tool| pattern.value.matches(tool)) {
                 unknown(report, pattern.span.clone(), pattern.value.as_str(), catalogue);
             }
+        }
+        let hangs_up = self.tools.allow.iter().find(|pattern| pattern.value.as_str() == HANG_UP);
+        if let Some(pattern) = hangs_up.filter(|_| self.voice.settings.is_none()) {
+            report
+                .error(
+                    Code::InvalidValue,
+                    pattern.span.clone(),
+                    format!("`{HANG_UP}` ends calls, and the agent takes none: it has no `[voice]`"),
+                )
+                .help("add `[voice]`, or remove it here");
         }
         // A misspelt name here would leave a tool without its gate, so it is as bad as a misspelt permission.
         let denials = self.tools.deny_rules.iter().map(|rule| &rule.tool);

@@ -53,6 +53,7 @@ impl Room<'_> {
                 let message = "a call cannot be handed over to another agent";
                 return self.refuse(&call, Refusal::new("not_permitted", message));
             }
+            Ok(Allowed { admitted: Admitted::HangUp, .. }) => return self.hang_up(response, call),
             Ok(allowed) => allowed,
             Err(refusal) => return self.refuse(&call, refusal),
         };
@@ -93,7 +94,7 @@ impl Room<'_> {
                 budget::share(core::iter::once(&mut request), left);
                 (request, AGENT_TERMS)
             }
-            Admitted::Handoff { .. } => return,
+            Admitted::Handoff { .. } | Admitted::HangUp => return,
         };
         let gate = if tool.approve || rule.is_some() {
             self.state.decide(Decision::AskApproval { name: name.to_string(), rule });
@@ -158,7 +159,7 @@ impl Room<'_> {
         }
     }
 
-    fn refuse(&mut self, call: &CallRequest, refusal: Refusal) {
+    pub(super) fn refuse(&mut self, call: &CallRequest, refusal: Refusal) {
         self.state.decide(Decision::Refuse { name: call.name.clone(), reason: refusal.message.clone() });
         self.output(&call.call_id, &call.name, &call.arguments, refusal.into_settled());
     }
@@ -198,6 +199,9 @@ impl Room<'_> {
 
     /// A response was broken off: what it asked for and has not started never starts, and what only reads is not waited for.
     pub(super) fn broken_off(&mut self, response: &str) {
+        if self.live.hangs_up.as_ref().is_some_and(|hangs_up| hangs_up.response == response) {
+            self.stay(INTERRUPTED);
+        }
         for number in self.calls_of(response) {
             let Some(work) = self.live.works.iter().find(|work| work.number == number) else { continue };
             let stops = match &work.stage {
@@ -262,6 +266,7 @@ fn digest(name: &ToolName, admitted: &Admitted) -> Digest {
         Admitted::Request(request) => canonical.tag(0).bytes(request.digest().as_bytes()),
         Admitted::Agent { agent, text, data } => canonical.tag(1).text(agent.as_str()).text(text).json(data),
         Admitted::Handoff { agent, .. } => canonical.tag(2).text(agent.as_str()),
+        Admitted::HangUp => canonical.tag(3),
     };
     canonical.finish()
 }

@@ -80,6 +80,7 @@ impl Room<'_> {
     fn is_over(&mut self, over: Over) {
         self.live.outbox.clear();
         self.live.digits = None;
+        self.live.hangs_up = None;
         self.live.over = Some(over);
         let mut ends: Vec<(OperationId, FailureCode)> = Vec::new();
         let is_denied = self.voice.after_hangup == AfterHangup::Deny;

@@ -6,6 +6,7 @@
 
 mod calls;
 mod end;
+mod hangup;
 mod results;
 mod talk;
 
@@ -194,6 +195,7 @@ impl Room<'_> {
         if !self.live.calls.iter().any(|call| call.answered == Answered::No) {
             self.live.talk.fillers = 0;
         }
+        self.look_at_hanging_up();
         self.speak();
         self.finish()
     }
@@ -215,6 +217,7 @@ impl Room<'_> {
                 self.state.transcript.push(Entry::User(text));
             }
             LiveNews::Said { mut text, heard_ms } => {
+                self.live.talk.playing = heard_ms.is_none() && self.plays();
                 if heard_ms.is_some() {
                     text.push_str(" […]");
                 }
@@ -247,6 +250,7 @@ impl Room<'_> {
             }
             LiveNews::Refused { command, code, message } => self.refused(command, &code, &message),
             LiveNews::Played { response: _ } => {
+                self.live.talk.playing = false;
                 if self.live.talk.quiet_since.is_some() {
                     self.live.talk.quiet_since = Some(at);
                 }

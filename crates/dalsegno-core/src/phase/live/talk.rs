@@ -34,7 +34,7 @@ const RINGING_MS: u64 = 20_000;
 const CLOSING_MS: u64 = 10_000;
 
 /// A time that the call waits for.
-fn after(since: Timestamp, millis: u64) -> Timestamp {
+pub(super) fn after(since: Timestamp, millis: u64) -> Timestamp {
     Timestamp::from_millis(since.as_millis().saturating_add(millis))
 }
 
@@ -55,6 +55,7 @@ impl AgentState {
             live.talk.turn_until,
             live.digits.as_ref().map(|digits| after(digits.at, DIGITS_MS)),
             live.defer_at(voice.defer_after_ms),
+            live.hangs_up_at(),
             filler,
         ];
         times.into_iter().flatten().min()
@@ -71,6 +72,7 @@ impl Live {
             && talk.active.is_none()
             && talk.asked.is_none()
             && !talk.caller
+            && self.hangs_up.is_none()
             && talk.turn_until.is_none()
             && talk.failures < FAILURES_MAX
     }
@@ -119,8 +121,10 @@ impl Room<'_> {
     }
 
     pub(super) fn caller_speaks(&mut self) {
+        self.stay("the caller speaks: the call continues");
         let talk = &mut self.live.talk;
         talk.caller = true;
+        talk.playing = false;
         talk.turn_until = None;
         talk.quiet_since = None;
         talk.failures = 0;
@@ -171,6 +175,7 @@ impl Room<'_> {
                     self.live.works.retain(|work| !heard(&work.stage));
                 }
                 self.completed(response);
+                self.goodbye(response);
             }
             ResponseEnd::Interrupted => {
                 if active.is_some() && !self.live.talk.caller {
@@ -197,6 +202,7 @@ impl Room<'_> {
         let asked = live.talk.asked.filter(|id| live.outbox.iter().any(|command| command.id == *id));
         live.talk.asked = asked;
         live.talk.caller = false;
+        live.talk.playing = false;
         live.talk.turn_until = Some(after(self.at, TURN_MS));
         live.talk.quiet_since = Some(self.at);
         self.note(
