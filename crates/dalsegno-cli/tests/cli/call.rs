@@ -299,3 +299,26 @@ fn a_recorded_call_becomes_a_case() {
     workspace.write("agents/desk.toml", &DESK.replace("memory.*", "memory.search"));
     assert!(tested(&workspace, &[], 2).contains("the agent `desk` may not use `memory.create`"));
 }
+
+#[test]
+fn the_live_model_ends_the_call() {
+    let workspace = restaurant(&DESK.replace("[\"memory.*\"]", "[\"call.hang_up\"]"));
+    assert_eq!(workspace.succeed(&["check"]), "");
+    workspace.write(
+        "calls/bye.toml",
+        "[[turns]]\nmodel = \"Good evening.\"\n[[turns]]\ncaller = \"Wrong number.\"\n[[turns]]\nmodel = \"No harm done. Goodbye.\"\n\
+         calls = [{ tool = \"call.hang_up\" }]\n[[turns]]\ncaller = \"Are you still there?\"\nafter = \"5s\"\n",
+    );
+    let told = workspace.succeed(&["call", "text", "desk", "--script", "calls/bye.toml"]);
+    assert!(
+        told.ends_with("agent: No harm done. Goodbye.\n  the agent ends the call: the agent hung up\n"),
+        "{told}"
+    );
+    assert_eq!(workspace.json(&["show", "last"])["status"], "completed");
+    assert!(workspace.dalsegno(&["replay", "last"]).contains("identical"));
+    // Nobody calls an agent without `[voice]`.
+    let text = "name = \"desk\"\ninstructions = \"Help.\"\n[model]\nuse = \"default\"\n[tools]\nallow = [\"call.hang_up\"]\n";
+    workspace.write("agents/desk.toml", text);
+    let checked = workspace.dalsegno(&["check"]);
+    assert!(checked.contains("ends calls, and the agent takes none: it has no `[voice]`"), "{checked}");
+}
