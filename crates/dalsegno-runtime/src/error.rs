@@ -341,6 +341,12 @@ pub enum EngineError {
         /// The run.
         run: RunId,
     },
+    /// The live model of a call cannot be given this note.
+    #[error("the note for run {run} needs words, and the name of who gives it at most 256 bytes")]
+    Note {
+        /// The run.
+        run: RunId,
+    },
     /// The run is no call.
     #[error("run {run} is no call: it has no live model that could be given a note")]
     NoCall {

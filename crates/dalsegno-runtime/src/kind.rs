@@ -41,6 +41,7 @@ impl EngineError {
             | Self::NoVoice { .. }
             | Self::NoLine { .. }
             | Self::NoCall { .. }
+            | Self::Note { .. }
             | Self::Answer { is_late: false, .. }
             | Self::Edit { .. }
             | Self::NotAdopted { .. }

@@ -22,6 +22,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio_io_timeout::TimeoutStream;
 use tower::ServiceExt as _;
 
+use crate::body::Unproven;
 use crate::costly::Costly;
 use crate::documents::Turns;
 use crate::hands::Hands;
@@ -31,7 +32,6 @@ use crate::oidc::Oidc;
 use crate::pages::Pages;
 use crate::routes::router;
 use crate::shared::Shared;
-use crate::telephone::Unproven;
 use crate::tls::{Tls, TlsError};
 use crate::triggers::Triggers;
 use crate::webhooks::{Webhooks, deliver};
@@ -230,7 +230,7 @@ impl Server {
             webhooks,
             triggers,
             telephones,
-            unproven: Unproven::default(),
+            unproven: Unproven::new(crate::telephone::UNPROVEN),
             turns: Turns::default(),
             engine: engine.clone(),
             keys,

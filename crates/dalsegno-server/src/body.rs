@@ -9,6 +9,7 @@ use axum::http::header::CONTENT_TYPE;
 use http_body_util::{BodyExt as _, Limited};
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize as _, Deserializer};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::problem::{Code, Problem};
 use crate::shared::Shared;
@@ -63,8 +64,46 @@ pub(crate) async fn collect(body: Body, most: u64) -> Result<Vec<u8>, Problem> {
     collect_with(body, most, |_| Ok(())).await
 }
 
+/// Room for the bodies of senders that have proven nothing yet. Only bytes that have arrived take some: a connection that sends nothing
+/// keeps no other sender out.
+pub(crate) struct Unproven(Arc<Semaphore>);
+
+/// The room of a body, until it is known who sent it.
+pub(crate) struct Held {
+    _permit: Option<OwnedSemaphorePermit>,
+}
+
+impl Unproven {
+    /// Room for so many bytes.
+    pub(crate) fn new(bytes: u64) -> Self {
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        Self(Arc::new(Semaphore::new(bytes.min(Semaphore::MAX_PERMITS))))
+    }
+
+    /// Reads a body whole.
+    pub(crate) async fn collect(&self, body: Body, most: u64) -> Result<(Vec<u8>, Held), Problem> {
+        let mut held: Option<OwnedSemaphorePermit> = None;
+        let body = collect_with(body, most, |bytes| {
+            let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+            let permit = Arc::clone(&self.0).try_acquire_many_owned(bytes).map_err(|_| full())?;
+            match &mut held {
+                None => held = Some(permit),
+                Some(held) => held.merge(permit),
+            }
+            Ok(())
+        });
+        let body = body.await?;
+        Ok((body, Held { _permit: held }))
+    }
+}
+
+fn full() -> Problem {
+    let detail = "too many deliveries are on their way at once";
+    Problem::new(Code::Unavailable, detail, "send it again later").retry_after(2)
+}
+
 /// Reads a body whole; `take` is asked before each part of it is kept, with the bytes of the part.
-pub(crate) async fn collect_with(
+async fn collect_with(
     body: Body,
     most: u64,
     mut take: impl FnMut(usize) -> Result<(), Problem>,

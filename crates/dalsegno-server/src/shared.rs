@@ -12,6 +12,7 @@ use dalsegno_voice::Telephones;
 use dalsegno_workspace::ServeSettings;
 use tokio::sync::watch;
 
+use crate::body::Unproven;
 use crate::changes::Changes;
 use crate::costly::Costly;
 use crate::documents::Turns;
@@ -21,7 +22,6 @@ use crate::limits::Limits;
 use crate::oidc::Oidc;
 use crate::pages::Pages;
 use crate::problem::Problem;
-use crate::telephone::Unproven;
 use crate::tls::Tls;
 use crate::triggers::Triggers;
 use crate::webhooks::Webhooks;

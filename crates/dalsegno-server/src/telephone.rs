@@ -7,33 +7,23 @@ use axum::extract::{Path, Request, State};
 use dalsegno_voice::{Ringing, Rung};
 use dalsegno_workspace::{SecretRef, Signature};
 use serde::{Deserialize, Serialize};
-use tokio::sync::Semaphore;
 use utoipa::ToSchema;
 use utoipa_axum::routes;
 
+use crate::guard;
 use crate::problem::{Code, Problem};
 use crate::routes::Route;
 use crate::shared::Shared;
 use crate::triggers::proof;
-use crate::{body, guard};
 
 /// Most bytes of a webhook. The headers of an INVITE are a few thousand.
 const BODY: u64 = 64 << 10;
 
-/// Most bodies at once of which it is not known yet who sent them.
-const UNPROVEN: usize = 256;
+/// Most bytes at once of which it is not known yet who sent them.
+pub(crate) const UNPROVEN: u64 = 16 << 20;
 
 /// The kind of event that a telephone rings.
 const INCOMING: &str = "realtime.call.incoming";
-
-/// The room for bodies of those who have proven nothing yet.
-pub(crate) struct Unproven(Semaphore);
-
-impl Default for Unproven {
-    fn default() -> Self {
-        Self(Semaphore::new(UNPROVEN))
-    }
-}
 
 pub(crate) fn routes() -> Vec<Route> {
     let problems = [Code::Unauthenticated, Code::TooMany, Code::Unavailable];
@@ -96,11 +86,18 @@ async fn ring(
 ) -> Result<Json<LineReceipt>, Problem> {
     let address = guard::address(&request);
     let (parts, sent) = request.into_parts();
-    let room = shared.unproven.0.try_acquire().map_err(|_| full())?;
-    let body = body::collect(sent, BODY).await?;
+    let (body, held) = match shared.unproven.collect(sent, BODY).await {
+        Ok(arrived) => arrived,
+        Err(problem) => {
+            if let Some(address) = address {
+                shared.limits.failure(address)?;
+            }
+            return Err(problem);
+        }
+    };
     let known = shared.telephones.secrets(&line);
     let is_proven = is_proven(&shared, &line, known.unwrap_or_default(), &parts.headers, &body).await;
-    drop(room);
+    drop(held);
     let metrics = shared.telemetry.metrics();
     let name = format!("voice/{line}");
     if known.is_none() || !is_proven {
@@ -110,9 +107,16 @@ async fn ring(
         }
         return Err(refused());
     }
-    let result = match incoming(&body)? {
-        Some(ringing) => take(&shared, line, ringing).await,
-        None => Ok("ignored"),
+    let result = match incoming(&body) {
+        Ok(Some(ringing)) => take(&shared, line, ringing).await,
+        Ok(None) => Ok("ignored"),
+        Err(problem) => {
+            tracing::error!(
+                line,
+                "an event that is signed as it must be cannot be read: its provider may have changed"
+            );
+            Err(problem)
+        }
     };
     let counted = match &result {
         Ok("known") => "repeated",
@@ -185,7 +189,7 @@ async fn take(shared: &Arc<Shared>, line: String, ringing: Ringing) -> Result<&'
                 own.hands.hold(*handle);
                 Ok(if is_new { "started" } else { "known" })
             }
-            Ok(Rung::Known(_)) => Ok("known"),
+            Ok(Rung::Known(_) | Rung::Begins) => Ok("known"),
             Ok(Rung::Rejected(_)) => Ok("rejected"),
             Err(error) => {
                 tracing::error!(line, %error, "a telephone rings, and its call cannot be written down");
@@ -204,9 +208,4 @@ fn refused() -> Problem {
         "there is no such line, or the event is not signed as it expects",
         "compare the address, the secrets and the clock of the sender with `[voice.lines.LINE]` of dalsegno.toml",
     )
-}
-
-fn full() -> Problem {
-    let detail = "too many events are on their way at once";
-    Problem::new(Code::Unavailable, detail, "send it again later").retry_after(2)
 }

@@ -24,6 +24,9 @@ const LETS_GO_MS: u64 = 3_000;
 /// How often a call is hung up before it is left to the provider.
 const HANG_UPS: u32 = 3;
 
+/// How long after it the provider may take an answer that was given up, in milliseconds.
+const ANSWERED_LATE_MS: u64 = 1_000;
+
 /// A call of a telephone.
 pub(crate) struct Telephone {
     call: String,
@@ -38,6 +41,8 @@ pub(crate) struct Telephone {
     lets_go_at: Option<u64>,
     /// The provider has no such call any more.
     is_gone: bool,
+    /// An answer to the call was given up whose outcome is not known: the provider may still take it.
+    may_be_answered: bool,
 }
 
 /// What is asked of the provider about the call.
@@ -83,6 +88,7 @@ impl Telephone {
             gone_since: None,
             lets_go_at: None,
             is_gone: false,
+            may_be_answered: false,
         }
     }
 
@@ -142,9 +148,10 @@ impl Telephone {
         };
         let (endpoint, call) = (Arc::clone(&self.endpoint), self.call.clone());
         let task = tokio::spawn(async move { endpoint.control(&call, &control).await });
-        if let Asking::Now(before, ..) =
+        if let Asking::Now(before, given_up, _) =
             std::mem::replace(&mut self.asking, Asking::Now(task, command, attempt))
         {
+            self.may_be_answered |= matches!(given_up.kind, CommandKind::Answer { .. });
             before.abort();
         }
     }
@@ -170,6 +177,12 @@ impl Telephone {
                 tracing::debug!(call = self.call, "the call is answered");
                 self.unsure = None;
                 Follows { output: session.answered(&command), attaches: true }
+            }
+            Err(NoControl::Gone(_)) if self.may_be_answered && attempt + 1 < HANG_UPS => {
+                // It is answered after that, perhaps.
+                let at = now.saturating_add(ANSWERED_LATE_MS);
+                self.asking = Asking::Later(at, command, attempt + 1);
+                nothing()
             }
             Ok(()) | Err(NoControl::Gone(_)) if !is_answer => {
                 self.is_gone = true;

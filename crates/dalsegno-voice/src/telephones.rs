@@ -1,8 +1,8 @@
 //! The telephones of a workspace: which of its lines ring, who answers, and the calls that this process takes over.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use dalsegno_core::{AgentConfig, AgentRequest, AgentState, LiveCommand, LiveNews, RunId, Surface};
@@ -50,6 +50,8 @@ pub enum Rung {
     Started(Box<RunHandle>),
     /// It was told before, here or to another process.
     Known(RunId),
+    /// It was told before, and its run is being begun here.
+    Begins,
     /// It is rejected with this status of SIP.
     Rejected(u16),
 }
@@ -60,6 +62,30 @@ pub struct Telephones {
     rejections: Arc<Semaphore>,
     /// What carries and rejects calls.
     tasks: Arc<Tasks>,
+    /// The calls whose runs are being begun, by line: the same event may come again meanwhile.
+    beginning: Mutex<BTreeSet<(String, String)>>,
+}
+
+/// A call whose run is being begun.
+struct Beginning<'t> {
+    telephones: &'t Telephones,
+    call: (String, String),
+}
+
+impl<'t> Beginning<'t> {
+    /// None where its run is being begun already.
+    fn of(telephones: &'t Telephones, line: &str, call: &str) -> Option<Self> {
+        let call = (line.to_owned(), call.to_owned());
+        let is_first = telephones.beginning().insert(call.clone());
+        // Not made before it is known: what is dropped lets go of the call.
+        is_first.then(|| Self { telephones, call })
+    }
+}
+
+impl Drop for Beginning<'_> {
+    fn drop(&mut self) {
+        self.telephones.beginning().remove(&self.call);
+    }
 }
 
 /// Tasks that are waited for before the process ends.
@@ -106,9 +132,14 @@ impl Telephones {
             lines.insert(name.clone(), Arc::new(RingingLine { name, endpoint, room, settings, tasks }));
         }
         let rejections = Arc::new(Semaphore::new(REJECTIONS));
-        let telephones = Arc::new(Self { lines, rejections, tasks });
+        let beginning = Mutex::default();
+        let telephones = Arc::new(Self { lines, rejections, tasks, beginning });
         engine.set_switchboard(Arc::clone(&telephones) as Arc<dyn Switchboard>);
         Ok(telephones)
+    }
+
+    fn beginning(&self) -> MutexGuard<'_, BTreeSet<(String, String)>> {
+        self.beginning.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The secrets that prove a webhook of a line; none where no such line rings.
@@ -118,8 +149,17 @@ impl Telephones {
 
     /// Waits until no call is carried or rejected any more, at most for a few seconds.
     pub async fn left(&self) {
-        let mut tasks = std::mem::take(&mut *self.tasks.0.lock().unwrap_or_else(PoisonError::into_inner));
-        let left = async { while tasks.join_next().await.is_some() {} };
+        let left = async {
+            // A call that began meanwhile is waited for as well.
+            loop {
+                let mut tasks =
+                    std::mem::take(&mut *self.tasks.0.lock().unwrap_or_else(PoisonError::into_inner));
+                if tasks.join_next().await.is_none() {
+                    return;
+                }
+                while tasks.join_next().await.is_some() {}
+            }
+        };
         if timeout(LEFT_WITHIN, left).await.is_err() {
             tracing::warn!(
                 "calls of telephones are left, with something about them not said to their provider"
@@ -153,6 +193,7 @@ impl Telephones {
         };
         let tenant = answerer.tenant.value.clone();
         let name = format!("call-{}-{call}", line.name);
+        let Some(_beginning) = Beginning::of(self, &line.name, call) else { return Ok(Rung::Begins) };
         if let Some(run) = known(engine, &tenant, &name).await? {
             return Ok(Rung::Known(run));
         }

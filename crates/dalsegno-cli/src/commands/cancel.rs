@@ -1,7 +1,10 @@
 //! `dalsegno cancel` and `dalsegno abandon`: end a run, here or through the process that performs it.
 
-use dalsegno_core::RunId;
+use std::sync::Arc;
+
+use dalsegno_core::{RunId, Surface};
 use dalsegno_runtime::{AbandonOptions, Cancelled, Engine};
+use dalsegno_voice::Telephones;
 use dalsegno_wire::Events;
 
 use super::follow::{Follow, passed_on};
@@ -24,7 +27,11 @@ pub(super) async fn cancel(args: &CancelArgs, context: &mut Context<'_>) -> Resu
     if !args.op.is_empty() {
         return give_up(&engine, run, args, context).await;
     }
+    let telephones = carries(&engine, run).await?;
     let cancelled = engine.cancel(run, args.by.clone(), args.reason.clone()).await?;
+    if let Some(telephones) = telephones {
+        telephones.left().await;
+    }
     let report = match cancelled {
         Cancelled::Ended(report) => report,
         Cancelled::Requested { run } => return Ok(passed_on(run, "cancel", "requested", context)),
@@ -34,6 +41,20 @@ pub(super) async fn cancel(args: &CancelArgs, context: &mut Context<'_>) -> Resu
     }
     context.output.note(format_args!("run {} is cancelled", short(report.run)));
     Ok(Exit::Done)
+}
+
+/// Has this process carry the call of a telephone, so that one that no other process carries is hung up; nothing for other runs.
+async fn carries(engine: &Engine, run: RunId) -> Result<Option<Arc<Telephones>>, Error> {
+    let is_open = !engine.journal().summary(run).await?.status.is_end();
+    let is_telephone = async || {
+        // One that cannot be read is cancelled as far as that is possible.
+        let surface = engine.journal().asked(run).await.ok().and_then(|request| request.surface);
+        surface.is_some_and(Surface::outlives_its_process)
+    };
+    match is_open && is_telephone().await {
+        true => Telephones::open(engine).map(Some).map_err(Error::VoiceLine),
+        false => Ok(None),
+    }
 }
 
 pub(super) async fn abandon(args: &AbandonArgs, context: &mut Context<'_>) -> Result<Exit, Error> {

@@ -60,6 +60,7 @@ pub(super) fn engine(error: &EngineError) -> ErrorClass {
             .with_help("start `dalsegno serve` with its line in dalsegno.toml, or end the call with `dalsegno call hangup`"),
         EngineError::NoCall { .. } => ErrorClass::new(Exit::BadInput, "no_call")
             .with_help("`dalsegno runs` lists the runs; a call is begun with `dalsegno call`"),
+        EngineError::Note { .. } => ErrorClass::new(Exit::BadInput, "bad_argument"),
         EngineError::Ended { .. } => ErrorClass::new(Exit::BadInput, "ended"),
         EngineError::Cancellable { .. } => ErrorClass::new(Exit::BadInput, "cancellable"),
         EngineError::Uncancellable { source, .. } => {

@@ -55,6 +55,30 @@ fn a_call_that_no_process_carries_is_hung_up_from_the_terminal() {
 }
 
 #[test]
+fn a_worker_leaves_a_call_without_a_process_alone_and_cancelling_it_hangs_up() {
+    let world = World::new();
+    let server = Served::start(&world.workspace);
+    let webhook = world.rings("rtc_1", vec![LiveAnswer::says("Good evening.")]);
+    server.deliver(&webhook).unwrap();
+    world.until_call("rtc_1", |call| call.words().contains(&"Good evening."));
+    server.kill();
+    let worked = world.workspace.dalsegno(&["worker", "--until-idle"]);
+    assert!(worked.starts_with("exit code: 0"), "{worked}");
+    assert_eq!(world.call("rtc_1").stage, LiveStage::Accepted);
+    for note in [" ", "\t"] {
+        let told = world.workspace.dalsegno(&["call", "say", "last", note]);
+        assert!(told.starts_with("exit code: 2") && told.contains("needs words"), "{told}");
+    }
+    let told = world.workspace.dalsegno(&["call", "say", "last", "x", "--by", &"a".repeat(300)]);
+    assert!(told.starts_with("exit code: 2"), "{told}");
+    let told = world.workspace.dalsegno(&["cancel", "last"]);
+    assert!(told.starts_with("exit code: 0") && told.contains("is cancelled"), "{told}");
+    assert_eq!(world.call("rtc_1").stage, LiveStage::Gone);
+    assert_eq!(world.asked("rtc_1", "hangup"), [200]);
+    world.replays(&world.until_over()[0]);
+}
+
+#[test]
 fn a_line_is_checked_with_its_provider_its_secrets_and_its_numbers() {
     let world = World::new();
     let checked = world.workspace.succeed(&["call", "check", "front"]);

@@ -181,3 +181,44 @@ fn a_caller_who_gives_up_before_the_answer_is_no_failure() {
     assert!(shown.contains("hung up before the call was answered"), "{shown}");
     world.replays(&runs[0]);
 }
+
+#[test]
+fn connections_that_send_nothing_keep_no_call_out() {
+    let world = World::new();
+    let server = Served::start(&world.workspace);
+    let head = "POST /voice/front HTTP/1.1\r\nhost: localhost\r\ncontent-length: 10\r\n\r\n";
+    let idle: Vec<_> = (0..400)
+        .map(|_| {
+            let mut stream = std::net::TcpStream::connect(server.address).unwrap();
+            std::io::Write::write_all(&mut stream, head.as_bytes()).unwrap();
+            stream
+        })
+        .collect();
+    let webhook = world.rings("rtc_1", vec![LiveAnswer::says("Good evening.")]);
+    assert_eq!(result(server.deliver(&webhook)), "200 started");
+    world.until_call("rtc_1", |call| call.words().contains(&"Good evening."));
+    drop(idle);
+    world.live.hangs_up("rtc_1");
+    world.until_over();
+}
+
+#[test]
+fn a_call_that_is_told_again_while_its_run_begins_is_not_rejected_for_want_of_room() {
+    let world = World::with("max_calls = 1\n");
+    let server = Served::start(&world.workspace);
+    let webhook = world.rings("rtc_1", vec![LiveAnswer::says("Good evening.")]);
+    let answers: Vec<_> = std::thread::scope(|scope| {
+        let told: Vec<_> = (0..16).map(|_| scope.spawn(|| server.deliver(&webhook))).collect();
+        told.into_iter().map(|told| result(told.join().unwrap())).collect()
+    });
+    let started = answers.iter().filter(|answer| *answer == "200 started").count();
+    assert_eq!(started, 1, "{answers:?}");
+    assert!(
+        answers.iter().all(|answer| ["200 started", "200 known"].contains(&answer.as_str())),
+        "{answers:?}"
+    );
+    world.until_call("rtc_1", |call| call.words().contains(&"Good evening."));
+    assert_eq!(world.asked("rtc_1", "reject"), [0_u16; 0]);
+    world.live.hangs_up("rtc_1");
+    world.until_over();
+}

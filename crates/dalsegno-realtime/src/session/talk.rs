@@ -49,6 +49,8 @@ pub(super) struct Talk {
     returns: bool,
     /// The responses that ended last.
     ended: VecDeque<String>,
+    /// The latest that were counted without being active.
+    counted: VecDeque<String>,
 }
 
 /// A response that is under way.
@@ -296,7 +298,10 @@ impl LiveSession {
                 }
                 self.finish(now, active, status, text, output);
             }
-            None => self.counts.stray += 1,
+            None => {
+                self.counts.stray += 1;
+                self.count_late(response, tokens, output);
+            }
         }
         if let Some(error) = error.filter(|error| Meaning::of(error) == Meaning::Fatal) {
             let end = self.refused_for_good(now, &error);
@@ -305,6 +310,21 @@ impl LiveSession {
             return;
         }
         self.settle(now, output);
+    }
+
+    /// What a response took whose beginning this process has not seen, or of which it was cut off, in a session that outlives its
+    /// sockets: it is paid for as well.
+    fn count_late(&mut self, response: String, tokens: Option<LiveTokens>, output: &mut Output) {
+        let Some(tokens) = tokens.filter(|tokens| *tokens != LiveTokens::default()) else { return };
+        let is_known = self.talk.ended.contains(&response) || self.talk.counted.contains(&response);
+        if !self.settings.outlives || is_known {
+            return;
+        }
+        if self.talk.counted.len() >= ENDED_MAX {
+            self.talk.counted.pop_front();
+        }
+        self.talk.counted.push_back(response.clone());
+        output.news.push(LiveNews::Counted { response, tokens });
     }
 
     fn finish(&mut self, now: u64, active: Active, status: Status, text: String, output: &mut Output) {

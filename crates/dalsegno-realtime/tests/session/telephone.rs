@@ -140,3 +140,25 @@ fn a_session_that_does_not_answer_is_lost() {
     assert!(line.closed);
     assert_eq!(line.take_kinds(), [""; 0]);
 }
+
+#[test]
+fn what_a_response_took_is_counted_once_also_where_its_end_comes_to_another_socket() {
+    let usage = json!({ "input_tokens": 900, "output_tokens": 100 });
+    let done =
+        json!({ "type": "response.done", "response": { "id": "r1", "status": "completed", "usage": usage } });
+    let counted =
+        |line: &Line| line.news.iter().filter(|one| matches!(one, LiveNews::Counted { .. })).count();
+    let mut line = open();
+    line.begins("r1", Value::Null);
+    line.lose();
+    attach(&mut line);
+    line.frame(done.clone());
+    line.frame(done.clone());
+    assert_eq!(counted(&line), 1);
+    // One that ended here is counted here.
+    let mut line = open();
+    line.begins("r1", Value::Null);
+    line.frame(done.clone());
+    line.frame(done);
+    assert_eq!(counted(&line), 1);
+}

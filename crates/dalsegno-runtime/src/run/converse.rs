@@ -182,8 +182,12 @@ impl Engine {
     /// process does now, the next one that attaches to the call takes the note.
     ///
     /// # Errors
-    /// When there is no such run, it is no call, it has ended, or the note cannot be written down.
+    /// When there is no such run, it is no call, it has ended, the note has no words or a name of more than 256 bytes, or it cannot be
+    /// written down.
     pub async fn say(&self, run: RunId, text: String, by: Option<String>) -> Result<(), EngineError> {
+        if (LiveNews::Told { text: text.clone(), by: by.clone() }).bounded().is_none() {
+            return Err(EngineError::Note { run });
+        }
         let summary = self.store().summary(run).await?;
         if summary.status.is_end() {
             return Err(EngineError::Ended { run, status: summary.status });

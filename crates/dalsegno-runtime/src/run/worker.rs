@@ -339,6 +339,8 @@ impl Hands {
                 self.pauses.remove(&run);
                 return;
             }
+            // Its caller is at a line of another process: nothing is wrong, and there is nothing to do here.
+            Err(EngineError::NoLine { .. }) => None,
             Err(error) => {
                 let told = error_chain(error);
                 let before = self.pauses.get(&run).and_then(|pause| pause.failure.as_ref());

@@ -20,14 +20,14 @@ use data_encoding::HEXLOWER;
 use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
-use tokio::sync::Semaphore;
 use utoipa::ToSchema;
 use utoipa_axum::routes;
 
+use crate::body::{self, Unproven};
 use crate::problem::{Code, Problem};
 use crate::routes::Route;
 use crate::shared::Shared;
-use crate::{body, guard, params};
+use crate::{guard, params};
 
 /// Most bytes of bodies at once of which it is not known yet who sent them.
 const UNPROVEN: u64 = 64 << 20;
@@ -41,14 +41,13 @@ pub(crate) struct Triggers {
     /// By name.
     of: BTreeMap<String, Trigger>,
     /// Room for the bodies of those who have proven nothing yet.
-    room: Arc<Semaphore>,
+    room: Unproven,
 }
 
 impl Triggers {
     /// The triggers of a workspace, for bodies of at most so many bytes.
     pub(crate) fn new(of: BTreeMap<String, Trigger>, body: u64) -> Self {
-        let room = usize::try_from(UNPROVEN.max(body.saturating_mul(4))).unwrap_or(usize::MAX);
-        Self { of, room: Arc::new(Semaphore::new(room.min(Semaphore::MAX_PERMITS))) }
+        Self { of, room: Unproven::new(UNPROVEN.max(body.saturating_mul(4))) }
     }
 
     /// Says in the log which triggers accept no delivery, since their secret cannot be used.
@@ -131,17 +130,15 @@ async fn deliver(
     }
     let address = guard::address(&request);
     let (parts, sent) = request.into_parts();
-    let mut held = None;
-    let body = body::collect_with(sent, shared.settings.body, |bytes| {
-        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-        let permit = Arc::clone(&shared.triggers.room).try_acquire_many_owned(bytes).map_err(|_| full())?;
-        match &mut held {
-            None => held = Some(permit),
-            Some(held) => held.merge(permit),
+    let (body, held) = match shared.triggers.room.collect(sent, shared.settings.body).await {
+        Ok(arrived) => arrived,
+        Err(problem) => {
+            if let Some(address) = address {
+                shared.limits.failure(address)?;
+            }
+            return Err(problem);
         }
-        Ok(())
-    });
-    let body = body.await?;
+    };
     let known = shared.triggers.of.get(&name);
     // For a name that does not exist the same is done, so that it is not known by the time that takes.
     let proven = match known.or_else(|| shared.triggers.of.values().next()) {
@@ -206,11 +203,6 @@ fn refused() -> Problem {
         "there is no such trigger, or the delivery is not signed as it expects",
         "compare the address, the secret and the clock of the sender with `[triggers.NAME]` of dalsegno.toml",
     )
-}
-
-fn full() -> Problem {
-    let detail = "too many deliveries are on their way at once";
-    Problem::new(Code::Unavailable, detail, "send it again later").retry_after(2)
 }
 
 async fn take(

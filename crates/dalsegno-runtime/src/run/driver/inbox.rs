@@ -88,10 +88,13 @@ impl Driver {
                 Message::Answer { operation, attempts, answer } => {
                     self.take_answer(operation, attempts, answer)?;
                 }
-                // A call that is over has no live model that could hear it.
+                // A call that is over has no live model that could hear it. Of one that this process lets go of, it stays for the
+                // process that takes the call over.
                 Message::Say { text, by } => {
                     if self.is_conversing() {
                         self.take_news(vec![LiveNews::Told { text, by }])?;
+                    } else if self.stopping && self.has_open_call() {
+                        continue;
                     }
                 }
                 Message::GiveUp { operations, by, reason } => {

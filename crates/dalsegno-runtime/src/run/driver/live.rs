@@ -23,8 +23,12 @@ impl Driver {
 
     /// Says whether the run is a call that is not over, and has a surface here.
     pub(super) fn is_conversing(&self) -> bool {
-        let goes_on = self.machine.state().live().is_some_and(|live| !live.is_over());
-        self.line.is_some() && goes_on && self.ended.is_none() && !self.stopping
+        self.line.is_some() && self.has_open_call() && !self.stopping
+    }
+
+    /// Says whether the run is a call that is not over.
+    pub(super) fn has_open_call(&self) -> bool {
+        self.ended.is_none() && self.machine.state().live().is_some_and(|live| !live.is_over())
     }
 
     /// A call whose surface is not here is over: what it says would not be heard. One that continues at its provider is let go
