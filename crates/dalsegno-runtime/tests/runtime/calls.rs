@@ -6,7 +6,7 @@ use dalsegno_core::{
     Status, Surface,
 };
 use dalsegno_runtime::{Conversation, Engine, RunEnd, RunReport, StartOptions};
-use dalsegno_store::{Body, RecordKind};
+use dalsegno_store::{Body, Message, RecordKind};
 use serde_json::{Value, json};
 
 const AGENT: &str = "[model]\nuse = \"default\"\n[tools]\nallow = [\"t.*\"]\napprove = [\"t.pay\"]\n[voice]\nfiller = false\n";
@@ -248,6 +248,32 @@ async fn a_call_whose_surface_is_gone_is_over() {
     assert_eq!(response.status, Status::Failed);
     assert!(response.error.unwrap().message.contains("the process that carried it has ended"));
     replays(&engine, run).await;
+}
+
+#[tokio::test]
+async fn a_note_stays_for_the_process_that_takes_the_call_over() {
+    let world = world(AGENT).tool("t.send", EffectClass::Unsafe, Behaviour::Slow(800));
+    let engine = world.engine().await;
+    let (agent, options) = ("a".parse().unwrap(), StartOptions::default());
+    let call = engine.converse(&agent, Surface::Telephone, AgentRequest::text(""), options).await.unwrap();
+    let run = call.handle.run();
+    let desk = Desk { call, run };
+    desk.tell(LiveNews::Connected).await;
+    desk.asks("r1", &[("c1", "t__send", json!({}))]).await;
+    while world.count("t.send") == 0 {
+        tokio::task::yield_now().await;
+    }
+    // The process lets go of the call, and waits for what it has sent.
+    let Conversation { handle, news, commands, stay: _ } = desk.call;
+    handle.interrupt();
+    drop((news, commands));
+    world.engine().await.say(run, "The kitchen is closed.".into(), None).await.unwrap();
+    let report = handle.finish().await.unwrap();
+    assert!(!matches!(report.end, RunEnd::Ended(_)), "{report:?}");
+    let waits = engine.journal().store().inbox(run).await.unwrap();
+    let [(_, Message::Say { text, .. })] = &waits[..] else { panic!("{waits:?}") };
+    assert_eq!(text, "The kitchen is closed.");
+    assert_eq!(world.count("t.send"), 1);
 }
 
 #[tokio::test]
