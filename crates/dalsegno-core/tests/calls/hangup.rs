@@ -116,13 +116,13 @@ fn a_response_that_is_broken_off_does_not_hang_up() {
         let mut call = by_text();
         call.began("r1");
         call.asks("r1", "c1", NAME, 1);
-        call.ended("r1", end.clone());
+        call.ended("r1", end);
         assert!(!closes(&call), "{end:?}");
         assert_eq!(codes(&call, "c1"), ["cancelled"], "{end:?}");
         // Asked for only after its response was broken off.
         let mut call = by_text();
         call.began("r1");
-        call.ended("r1", end.clone());
+        call.ended("r1", end);
         call.asks("r1", "c1", NAME, 1);
         assert_eq!((closes(&call), codes(&call, "c1")), (false, vec!["cancelled".to_owned()]), "{end:?}");
     }

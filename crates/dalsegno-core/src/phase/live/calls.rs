@@ -53,7 +53,7 @@ impl Room<'_> {
                 let message = "a call cannot be handed over to another agent";
                 return self.refuse(&call, Refusal::new("not_permitted", message));
             }
-            Ok(Allowed { admitted: Admitted::HangUp, .. }) => return self.hang_up(response, call),
+            Ok(Allowed { admitted: Admitted::HangUp, .. }) => return self.hang_up(&response, call),
             Ok(allowed) => allowed,
             Err(refusal) => return self.refuse(&call, refusal),
         };

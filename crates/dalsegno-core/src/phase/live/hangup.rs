@@ -1,6 +1,5 @@
 //! The live model hangs up: once its last words were played, and unless the caller speaks before.
 
-use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::Room;
@@ -28,19 +27,19 @@ impl Room<'_> {
     }
 
     /// The model asks for the end of the call. It gets no output, unless the call continues.
-    pub(super) fn hang_up(&mut self, response: String, call: CallRequest) {
+    pub(super) fn hang_up(&mut self, response: &str, call: CallRequest) {
         if self.live.hangs_up.is_some() {
             return self.refuse(&call, Refusal::new("overloaded", "the call ends already"));
         }
         self.state.decide(Decision::CallTools { names: Vec::from([call.name.clone()]) });
-        let ended = self.live.talk.ended.as_ref().filter(|(ended, _)| *ended == response);
-        let end = ended.map(|(_, end)| end.clone());
+        let ended = self.live.talk.ended.as_ref().filter(|(ended, _)| ended == response);
+        let end = ended.map(|(_, end)| *end);
         let CallRequest { call_id, name, arguments, validation: _ } = call;
         self.live.hangs_up =
-            Some(HangsUp { call_id, name, arguments, response: response.clone(), since: None });
+            Some(HangsUp { call_id, name, arguments, response: response.into(), since: None });
         match end {
-            Some(ResponseEnd::Completed) => self.goodbye(&response),
-            Some(ResponseEnd::Interrupted | ResponseEnd::Failed) => self.broken_off(&response),
+            Some(ResponseEnd::Completed) => self.goodbye(response),
+            Some(ResponseEnd::Interrupted | ResponseEnd::Failed) => self.broken_off(response),
             None => {}
         }
     }
