@@ -83,7 +83,7 @@ fn both(native: &mut Report, module: &mut InModule, question: &Value) -> Value {
 
 #[test]
 fn recorded_runs_have_the_engines_digests_in_the_module_of_a_page() {
-    compared(25);
+    compared(40);
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! What tenants may spend on models in a day, with any number of processes.
 
-use dalsegno_core::{AgentRequest, EffectClass, RunErrorCode, Status};
+use dalsegno_core::{AgentRequest, Outcome, RunErrorCode, Status};
 use dalsegno_runtime::{Engine, RunEnd, RunReport, Settlement, StartOptions};
+use dalsegno_store::Body;
 
-use crate::support::{Behaviour, World, waits};
+use crate::support::{World, waits};
 
 /// A model whose replies cost a cent each, and may cost two: 1,000 tokens at 10 dollars a million, at most 2,000.
 fn world(settings: &str, tenants: &[(&str, &str)]) -> World {
@@ -144,26 +145,23 @@ async fn a_call_whose_reply_was_lost_counts_with_all_that_was_set_aside() {
 
 #[tokio::test]
 async fn a_completion_that_the_workspace_of_today_refuses_costs_nothing() {
-    let agent = "prompt = \"{{request.text}}\"\n[model]\nuse = \"default\"\nmax_output_tokens = 2000\n\
-                 [tools]\nallow = [\"local.it\"]\napprove = [\"local.it\"]\n";
-    let world = world("", &[]).agent("a", agent).agent("b", agent).tool(
-        "local.it",
-        EffectClass::Unsafe,
-        Behaviour::Echo,
-    );
-    let calls = "[[replies]]\nusage = { input = 0, output = 1000 }\n[[replies.calls]]\nname = \"local.it\"\n\
-                 arguments = { n = 1 }\n[[replies]]\ntext = \"done\"\nusage = { input = 0, output = 1000 }\n";
-    std::fs::write(world.path().join("script.toml"), calls).unwrap();
+    let agent = "[[steps]]\nid = \"n\"\nask = \"How many?\"\n\
+                 [[steps]]\nmodel = { use = \"default\", prompt = \"x\", max_output_tokens = 2000 }\n";
+    // Another agent stays, so that the workspace has one.
+    let world = world("", &[]).agent("a", agent).agent("b", agent);
     let asked = world.run("go").await;
     assert_eq!(waits(&asked).len(), 1);
-    let before = asked.usage;
-    assert_eq!(before.cost_nano_usd, 10_000_000);
     std::fs::remove_file(world.path().join("agents/a.toml")).unwrap();
-    let report = world.resume(asked.run, Some(Settlement::approve())).await;
+    let report = world.resume(asked.run, Some(Settlement::Give { value: "3".into() })).await;
     let RunEnd::Ended(response) = &report.end else { panic!("{report:?}") };
     assert_eq!(response.status, Status::Failed, "{response:?}");
     assert!(response.error.as_ref().unwrap().message.contains("no agent `a` any more"), "{response:?}");
-    assert_eq!(report.usage.cost_nano_usd, before.cost_nano_usd);
+    assert_eq!(report.usage.cost_nano_usd, 0, "the model was not asked");
+    let records = world.engine().await.journal().inspect(asked.run, None).await.unwrap().records;
+    let refused = records.iter().any(|record| {
+        matches!(&record.body, Body::Resolved { outcome: Outcome::Failed(failure), .. } if failure.unsent)
+    });
+    assert!(refused, "{records:#?}");
     assert!(world.engine().await.journal().replay(asked.run).await.unwrap().identical);
 }
 
