@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::error::HistoryError;
 use crate::fold::Fold;
 use crate::journal::Journal;
-use crate::turns::{Speaker, Turns, is_call};
+use crate::turns::{Speaker, Turns};
 
 /// One thing that was said or done in a call.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -19,7 +19,7 @@ pub struct Moment {
     /// The number of the turn, where it is the first thing of one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub turn: Option<u64>,
-    /// Who says it; nobody where something else happens.
+    /// Who says it; none where something else happens.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<Speaker>,
     /// What is said, or what happens.
@@ -30,7 +30,7 @@ pub struct Moment {
 }
 
 impl Moment {
-    /// What news of a call says; nothing for news that nobody hears.
+    /// What news of a call says; none for news that is neither said nor heard.
     pub fn of(at: Timestamp, news: &LiveNews) -> Option<Self> {
         let aside = |words: String| Some(Self { at, turn: None, by: None, words, note: None });
         let says = |by: Speaker, text: &str, note: Option<String>| {
@@ -150,10 +150,7 @@ impl Journal {
     /// # Errors
     /// When the run is unknown, or its journal is damaged.
     pub async fn moments(&self, run: RunId) -> Result<Vec<Moment>, HistoryError> {
-        let records = self.store().read(run, 0).await?;
-        if !is_call(&records) {
-            return Ok(Vec::new());
-        }
+        let Some(records) = self.records_of_call(run).await? else { return Ok(Vec::new()) };
         let config = self.config(run, self.store().summary(run).await?.config).await?;
         let mut fold: Option<Fold> = self.begin(run, config, &records).await.ok();
         let all = self.turns(run).await?.len();

@@ -191,10 +191,12 @@ pub(crate) fn part_of(records: &[Record], place: Place) -> Option<Record> {
 
 /// Says whether the records are those of a call.
 pub fn is_call(records: &[Record]) -> bool {
-    matches!(
-        records.first().map(|record| &record.body),
-        Some(Body::Started(started)) if started.request.surface.is_some()
-    )
+    records.first().is_some_and(begins_call)
+}
+
+/// Says whether a run whose first record this is is a call.
+fn begins_call(first: &Record) -> bool {
+    matches!(&first.body, Body::Started(started) if started.request.surface.is_some())
 }
 
 /// The call that a call is a fork of, and how much of it is shared.
@@ -224,10 +226,18 @@ pub(crate) struct Effect {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Conversation {
     pub(crate) turns: Vec<Turn>,
+    /// In the order in which they were asked for, and so by turn.
     pub(crate) effects: Vec<Effect>,
 }
 
 impl Conversation {
+    /// What was asked for in a turn; in turn 0, before the first one.
+    pub(crate) fn effects_of(&self, turn: u64) -> &[Effect] {
+        let from = self.effects.partition_point(|effect| effect.turn < turn);
+        let to = self.effects.partition_point(|effect| effect.turn <= turn);
+        &self.effects[from..to]
+    }
+
     /// Adds the records of one call.
     fn add(&mut self, records: &[Record]) {
         let before = self.turns.len() as u64;
@@ -258,13 +268,22 @@ impl Conversation {
     }
 
     fn settle(&mut self, id: OperationId, outcome: &Outcome) {
-        for effect in self.effects.iter_mut().filter(|effect| effect.operation == id) {
+        // What is settled was asked for not long ago.
+        if let Some(effect) = self.effects.iter_mut().rev().find(|effect| effect.operation == id) {
             effect.outcome = Some(outcome.clone());
         }
     }
 }
 
 impl Journal {
+    /// All records of a call; none for a run that is no call, of which only the first is read.
+    pub(crate) async fn records_of_call(&self, run: RunId) -> Result<Option<Vec<Record>>, HistoryError> {
+        if !begins_call(&self.store().first(run).await?) {
+            return Ok(None);
+        }
+        Ok(Some(self.store().read(run, 0).await?))
+    }
+
     /// The turns of a call, with those that it shares with the calls that it is a fork of. None for a run that is no call.
     ///
     /// # Errors
@@ -283,10 +302,7 @@ impl Journal {
         seq: u64,
         within: u32,
     ) -> Result<Option<u64>, HistoryError> {
-        let records = self.store().read(of, 0).await?;
-        if !is_call(&records) {
-            return Ok(None);
-        }
+        let Some(records) = self.records_of_call(of).await? else { return Ok(None) };
         let all = self.turns(of).await?.len();
         let (mut own, mut shared) = (Turns::default(), Turns::default());
         records.iter().for_each(|record| own.hear(record));
@@ -296,10 +312,7 @@ impl Journal {
 
     /// All that was said and done in a call; nothing for a run that is no call.
     pub(crate) async fn conversation(&self, run: RunId) -> Result<Option<Conversation>, HistoryError> {
-        let mut records = self.store().read(run, 0).await?;
-        if !is_call(&records) {
-            return Ok(None);
-        }
+        let Some(mut records) = self.records_of_call(run).await? else { return Ok(None) };
         // The records of the calls before it, the nearest first.
         let mut parts = Vec::new();
         let mut seen = BTreeSet::from([run]);

@@ -391,7 +391,7 @@ impl Tails {
         }
     }
 
-    /// A model begins to speak; none where no run is followed.
+    /// A model begins to speak; none where no run was ever followed and none is expected to be.
     pub(crate) fn speak(
         self: &Arc<Self>,
         run: RunId,

@@ -1,5 +1,6 @@
 //! Bodies of requests: bounded, in time, and without anything that is not understood.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize as _, Deserializer};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::limits::Limits;
 use crate::problem::{Code, Problem};
 use crate::shared::Shared;
 
@@ -80,8 +82,25 @@ impl Unproven {
         Self(Arc::new(Semaphore::new(bytes.min(Semaphore::MAX_PERMITS))))
     }
 
-    /// Reads a body whole.
-    pub(crate) async fn collect(&self, body: Body, most: u64) -> Result<(Vec<u8>, Held), Problem> {
+    /// Reads a body whole. One that is too large, too slow or broken off counts as a failure of its address; that there is no room here
+    /// does not, or who fills the room would keep out the addresses of all others.
+    pub(crate) async fn collect(
+        &self,
+        body: Body,
+        most: u64,
+        limits: &Limits,
+        address: Option<IpAddr>,
+    ) -> Result<(Vec<u8>, Held), Problem> {
+        let arrived = self.gather(body, most).await;
+        if let (Err(problem), Some(address)) = (&arrived, address)
+            && !problem.is_unavailable()
+        {
+            limits.failure(address)?;
+        }
+        arrived
+    }
+
+    async fn gather(&self, body: Body, most: u64) -> Result<(Vec<u8>, Held), Problem> {
         let mut held: Option<OwnedSemaphorePermit> = None;
         let body = collect_with(body, most, |bytes| {
             let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
@@ -186,7 +205,26 @@ pub(crate) fn depth(bytes: &[u8]) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use dalsegno_workspace::ServeSettings;
+
     use super::*;
+
+    #[tokio::test]
+    async fn only_what_its_sender_did_counts_against_an_address() {
+        let address = Some(IpAddr::from([192, 0, 2, 1]));
+        let limits = Limits::new(&ServeSettings::default());
+        let times = ServeSettings::default().refusals_per_minute;
+        let full = Unproven::new(4);
+        for _ in 0..times + 1 {
+            let problem = full.collect(Body::from("12345"), 8, &limits, address).await.err().unwrap();
+            assert_eq!(problem.document()["code"], "server_unavailable");
+        }
+        for time in 0..=times {
+            let problem = full.collect(Body::from("12345"), 4, &limits, address).await.err().unwrap();
+            let expected = if time < times { "too_large" } else { "too_many" };
+            assert_eq!(problem.document()["code"], expected, "{time}");
+        }
+    }
 
     #[test]
     fn brackets_in_texts_do_not_count() {

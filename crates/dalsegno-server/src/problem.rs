@@ -258,6 +258,11 @@ impl Problem {
         }
     }
 
+    /// Says whether the server cannot do it now.
+    pub(crate) fn is_unavailable(&self) -> bool {
+        self.code == Code::Unavailable
+    }
+
     /// Says whether the content is gone.
     pub(crate) fn is_erased(&self) -> bool {
         self.code == Code::Erased

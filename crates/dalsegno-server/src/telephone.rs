@@ -86,15 +86,7 @@ async fn ring(
 ) -> Result<Json<LineReceipt>, Problem> {
     let address = guard::address(&request);
     let (parts, sent) = request.into_parts();
-    let (body, held) = match shared.unproven.collect(sent, BODY).await {
-        Ok(arrived) => arrived,
-        Err(problem) => {
-            if let Some(address) = address {
-                shared.limits.failure(address)?;
-            }
-            return Err(problem);
-        }
-    };
+    let (body, held) = shared.unproven.collect(sent, BODY, &shared.limits, address).await?;
     let known = shared.telephones.secrets(&line);
     let is_proven = is_proven(&shared, &line, known.unwrap_or_default(), &parts.headers, &body).await;
     drop(held);

@@ -34,7 +34,7 @@ const ATTEMPTS: u32 = 3;
 /// How long the end of the process waits for what carries and rejects calls.
 const LEFT_WITHIN: Duration = Duration::from_secs(10);
 
-/// Nobody answers at the number.
+/// No agent answers at the number.
 const NOT_FOUND: u16 = 404;
 
 /// The line has no room.
@@ -188,7 +188,7 @@ impl Telephones {
         let (call, called) = (&ringing.call_id, ringing.called());
         let answerer = called.as_ref().and_then(|number| line.settings.numbers.get(number));
         let Some(answerer) = answerer else {
-            tracing::warn!(line = line.name, call, "nobody answers at the number that was called");
+            tracing::warn!(line = line.name, call, "no agent answers at the number that was called");
             return Ok(self.reject(line, call, NOT_FOUND));
         };
         let tenant = answerer.tenant.value.clone();
@@ -244,7 +244,7 @@ impl Telephones {
                 | EngineError::Agent { .. }
                 | EngineError::Tenant(_)),
             ) => {
-                tracing::error!(line = line.name, call, %error, "nobody can answer the call");
+                tracing::error!(line = line.name, call, %error, "the call cannot be answered");
                 Ok(self.reject(line, call, NOT_FOUND))
             }
             Err(error) => Err(error.into()),

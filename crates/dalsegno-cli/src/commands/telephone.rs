@@ -149,7 +149,7 @@ pub(super) async fn check(args: &CallCheckArgs, context: &mut Context<'_>) -> Re
         return Err(Error::VoiceLine(LineError::Unknown { name: args.line.clone(), known_lines }));
     };
     let mut problems = secrets(&engine, settings).await;
-    problems.extend(nobody(&workspace, settings));
+    problems.extend(unanswered(&workspace, settings));
     let provider = line.look().await;
     let (shown, is_there) = match &provider {
         Ok(()) => (format!("opens a session of {}", settings.model), true),
@@ -214,8 +214,8 @@ fn form(_: &str) -> Result<(), String> {
     Err("this build has no `dalsegno serve`, which receives webhooks".to_owned())
 }
 
-/// The numbers at which nobody answers.
-fn nobody(workspace: &Workspace, line: &VoiceLine) -> Vec<String> {
+/// The numbers at which no agent answers.
+fn unanswered(workspace: &Workspace, line: &VoiceLine) -> Vec<String> {
     let numbers = line.telephone.iter().flat_map(|telephone| &telephone.numbers);
     let problems = numbers.filter_map(|(number, answerer)| {
         let (agent, tenant) = (&answerer.agent.value, &answerer.tenant.value);
@@ -224,7 +224,7 @@ fn nobody(workspace: &Workspace, line: &VoiceLine) -> Vec<String> {
             Some(file) if !file.takes_calls() => format!("the agent `{agent}` has no `[voice]`"),
             Some(_) => workspace.check_tenant(tenant).err()?.to_string(),
         };
-        Some(format!("nobody answers at {number}: {why}"))
+        Some(format!("no agent answers at {number}: {why}"))
     });
     problems.collect()
 }

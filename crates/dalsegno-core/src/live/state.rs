@@ -165,9 +165,9 @@ pub(crate) struct Talk {
     pub(crate) fillers: u32,
     /// How many responses failed one after another.
     pub(crate) failures: u32,
-    /// Words are being played to the caller.
-    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
-    pub(crate) playing: bool,
+    /// The response whose words are being played to the caller.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) sounding: Option<String>,
 }
 
 /// A call of `call.hang_up`, which has no output as long as it may come to the end of the call.

@@ -55,7 +55,7 @@ fn a_call_by_text_ends_when_the_response_has_completed() {
     assert!(!closes(&call), "the response is under way");
     call.ended("r1", ResponseEnd::Completed);
     assert!(closes(&call));
-    assert_eq!((call.outputs("c1").len(), call.responds()), (0, 0), "nobody reads an output any more");
+    assert_eq!((call.outputs("c1").len(), call.responds()), (0, 0), "an output would not be read any more");
     call.tell(LiveNews::Ended { by: EndedBy::Agent, reason: "closed".into() });
     let response = call.response.as_ref().unwrap();
     assert_eq!((response.status, response.answer.as_deref()), (Status::Completed, Some("Goodbye.")));
@@ -70,6 +70,22 @@ fn a_caller_by_telephone_hears_the_last_words_to_the_end() {
     call.ended("r1", ResponseEnd::Completed);
     assert!(!closes(&call), "the words are being played");
     call.after(2_000).tell(LiveNews::Played { response: "r1".into() });
+    assert!(closes(&call));
+}
+
+#[test]
+fn the_end_of_earlier_words_does_not_cut_off_the_last_ones() {
+    let mut call = by_telephone();
+    call.began("r1");
+    says(&mut call, "Your table is booked.");
+    call.ended("r1", ResponseEnd::Completed);
+    call.began("r2");
+    says(&mut call, "Goodbye.");
+    call.asks("r2", "c1", NAME, 1);
+    call.ended("r2", ResponseEnd::Completed);
+    call.after(500).tell(LiveNews::Played { response: "r1".into() });
+    assert!(!closes(&call), "the last words are being played");
+    call.after(2_000).tell(LiveNews::Played { response: "r2".into() });
     assert!(closes(&call));
 }
 

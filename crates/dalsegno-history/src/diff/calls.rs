@@ -9,7 +9,7 @@ use crate::turns::{Conversation, Effect, Turn};
 /// Where two calls part, if what was said and done in one of them differs from the other. Ids, times and tokens do not count.
 pub(super) fn part(left: &Conversation, right: &Conversation) -> Option<FirstDifference> {
     let most = left.turns.len().max(right.turns.len());
-    // What is done before anybody speaks is done in turn 0.
+    // What is done before the first turn is done in turn 0.
     for number in 0..=most {
         let turns = number.checked_sub(1).map(|place| (left.turns.get(place), right.turns.get(place)));
         if let Some((a, b)) = turns
@@ -52,15 +52,12 @@ fn who(left: Option<&Turn>, right: Option<&Turn>) -> String {
     match (left, right) {
         (Some(a), Some(b)) if a.by != b.by => "another one speaks".to_owned(),
         (Some(turn), _) | (_, Some(turn)) => format!("the {}", turn.by.as_str()),
-        (None, None) => "nobody".to_owned(),
+        (None, None) => String::new(),
     }
 }
 
 fn effects(number: u64, left: &Conversation, right: &Conversation) -> Option<FirstDifference> {
-    let of = |side: &Conversation| -> Vec<Effect> {
-        side.effects.iter().filter(|effect| effect.turn == number).cloned().collect()
-    };
-    let (a, b) = (of(left), of(right));
+    let (a, b) = (left.effects_of(number), right.effects_of(number));
     for place in 0..a.len().max(b.len()) {
         let (a, b) = (a.get(place), b.get(place));
         let shown = |effect: Option<&Effect>| match effect {

@@ -131,6 +131,7 @@ impl Engine {
         }
         let config = self.journal().config(run, summary.config).await?;
         let fold = self.journal().fold_from_snapshot(run, &config).await?;
+        self.know_secrets(&summary.tenant, &fold.state().request().user).await?;
         let (own, below) = self.sort(run, fold.state(), answers).await?;
         let expired = self.expired(&config, fold.state(), &fold.progress);
         let own = answers::check(run, &config, fold.state(), &expired, own)?;
@@ -164,7 +165,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Passes an answer on, unless the same one is there already. The first answer counts: whoever gave another one learns of it here,
+    /// Passes an answer on, unless the same one is there already. The first answer counts: who gave another one learns of it here,
     /// since the process that performs the run drops it.
     async fn pass_on_one(&self, passed: PassedOn) -> Result<(), EngineError> {
         let PassedOn { to, seen, operation, attempts, answer } = passed;
@@ -292,9 +293,11 @@ impl Engine {
         let answers = answers::check(run, &config, fold.state(), &expired, own)?;
         let given = if answers.is_empty() { Vec::new() } else { self.store().inbox(run).await? };
         for (operation, answer) in &answers {
-            // What another person was told that it counts, counts.
+            // What another person was told that it counts, counts. It was posted without secrets.
             let attempts = fold.progress.get(operation).map_or(0, |progress| progress.attempts);
-            answers::compare(&given, *operation, attempts, answer)?;
+            let mut scrubbed = answer.clone();
+            self.bindings().secrets().scrub_answer(&mut scrubbed);
+            answers::compare(&given, *operation, attempts, &scrubbed)?;
         }
         let watches = self.watches_of(summary, &config, fold.state()).await?;
         let (context, events) = self.context(run, config, &Surroundings::of(summary, &fold), None)?;

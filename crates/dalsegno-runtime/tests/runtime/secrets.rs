@@ -8,7 +8,9 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 
 use dalsegno_core::{AgentRequest, Gate, Status};
-use dalsegno_runtime::{Engine, RunEnd, RunReport, Secret, Settlement, StartOptions, WorkerOptions};
+use dalsegno_runtime::{
+    Engine, GateInput, RunEnd, RunReport, Secret, Settlement, StartOptions, WorkerOptions,
+};
 use dalsegno_secrets::{Put, Rotation};
 use dalsegno_store::{RunFilter, Waiting};
 use serde_json::json;
@@ -150,6 +152,26 @@ async fn put(engine: &Engine, value: &str) {
     let source = engine.secret_source();
     let store = source.make().await.unwrap();
     store.put(source.tenant(), &"model.key".parse().unwrap(), Put::new(Secret::new(value), 1)).await.unwrap();
+}
+
+/// The answer is given in processes that have used no secret yet.
+#[tokio::test]
+async fn an_answer_with_a_secret_waits_without_it_and_is_the_same_answer_again() {
+    let steps = "[[steps]]\nid = \"q\"\nask = \"which word?\"\n[[steps]]\nrespond = \"{{steps.q}}\"\n";
+    let world = World::new(steps).settings(
+        "[models.default]\nprovider = \"openai\"\nmodel = \"m\"\napi_key = { store = \"model.key\" }\n",
+    );
+    put(&world.engine().await, "t0ken-of-the-store").await;
+    let run = world.run("hello").await.run;
+    let settlement = Settlement::Give { value: json!("t0ken-of-the-store") };
+    let given = GateInput { operation: None, seen: None, settlement, by: None };
+    let engine = world.engine().await;
+    engine.pass_on(run, vec![given.clone()]).await.unwrap();
+    let inbox = format!("{:?}", engine.journal().store().inbox(run).await.unwrap());
+    assert!(inbox.contains("[secret]") && !inbox.contains("t0ken"), "{inbox}");
+    let engine = world.engine().await;
+    let report = engine.resume(run, vec![given]).await.unwrap().finish().await.unwrap();
+    assert_eq!(answer(&report), "[secret]");
 }
 
 async fn work(engine: &Engine) -> u64 {

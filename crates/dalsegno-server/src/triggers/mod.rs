@@ -130,15 +130,8 @@ async fn deliver(
     }
     let address = guard::address(&request);
     let (parts, sent) = request.into_parts();
-    let (body, held) = match shared.triggers.room.collect(sent, shared.settings.body).await {
-        Ok(arrived) => arrived,
-        Err(problem) => {
-            if let Some(address) = address {
-                shared.limits.failure(address)?;
-            }
-            return Err(problem);
-        }
-    };
+    let room = &shared.triggers.room;
+    let (body, held) = room.collect(sent, shared.settings.body, &shared.limits, address).await?;
     let known = shared.triggers.of.get(&name);
     // For a name that does not exist the same is done, so that it is not known by the time that takes.
     let proven = match known.or_else(|| shared.triggers.of.values().next()) {

@@ -158,7 +158,7 @@ pub(super) fn once(lines: &BTreeMap<String, VoiceLine>, paths: &Paths<'_>) {
                         answerer.agent.span.clone(),
                         format!("the lines `{other}` and `{name}` both have the number `{number}`"),
                     )
-                    .label("nobody could say who answers")
+                    .label("it is not clear who answers")
                     .help("remove one of them");
             }
         }

@@ -65,7 +65,7 @@ impl Room<'_> {
     /// Ends the call if the model hangs up and the caller has heard it to the end.
     pub(super) fn look_at_hanging_up(&mut self) {
         let Some(at_latest) = self.live.hangs_up_at() else { return };
-        let speaks = self.live.talk.active.is_some() || self.live.talk.playing;
+        let speaks = self.live.talk.active.is_some() || self.live.talk.sounding.is_some();
         if !speaks || at_latest <= self.at {
             self.close("the agent hung up", None);
         }

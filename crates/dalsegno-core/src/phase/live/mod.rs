@@ -217,7 +217,7 @@ impl Room<'_> {
                 self.state.transcript.push(Entry::User(text));
             }
             LiveNews::Said { mut text, heard_ms } => {
-                self.live.talk.playing = heard_ms.is_none() && self.plays();
+                self.live.talk.sounding = self.spoken_now().filter(|_| heard_ms.is_none() && self.plays());
                 if heard_ms.is_some() {
                     text.push_str(" […]");
                 }
@@ -249,8 +249,8 @@ impl Room<'_> {
                 }
             }
             LiveNews::Refused { command, code, message } => self.refused(command, &code, &message),
-            LiveNews::Played { response: _ } => {
-                self.live.talk.playing = false;
+            LiveNews::Played { response } => {
+                self.live.talk.sounding.take_if(|sounding| *sounding == response);
                 if self.live.talk.quiet_since.is_some() {
                     self.live.talk.quiet_since = Some(at);
                 }

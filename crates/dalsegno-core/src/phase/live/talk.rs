@@ -120,11 +120,18 @@ impl Room<'_> {
         }
     }
 
+    /// The response that words belong to: the one under way, or the one that ended last.
+    pub(super) fn spoken_now(&self) -> Option<String> {
+        let talk = &self.live.talk;
+        let active = talk.active.as_ref().map(|(response, _)| response);
+        active.or_else(|| talk.ended.as_ref().map(|(response, _)| response)).cloned()
+    }
+
     pub(super) fn caller_speaks(&mut self) {
         self.stay("the caller speaks: the call continues");
         let talk = &mut self.live.talk;
         talk.caller = true;
-        talk.playing = false;
+        talk.sounding = None;
         talk.turn_until = None;
         talk.quiet_since = None;
         talk.failures = 0;
@@ -202,7 +209,7 @@ impl Room<'_> {
         let asked = live.talk.asked.filter(|id| live.outbox.iter().any(|command| command.id == *id));
         live.talk.asked = asked;
         live.talk.caller = false;
-        live.talk.playing = false;
+        live.talk.sounding = None;
         live.talk.turn_until = Some(after(self.at, TURN_MS));
         live.talk.quiet_since = Some(self.at);
         self.note(
