@@ -29,6 +29,8 @@ pub enum Kind {
     Http,
     /// A mail of a declarative tool.
     Mail,
+    /// A transfer of the call, which a declarative tool asks for.
+    Transfer,
     /// A run of another agent.
     Agent,
     /// A question to a person.
@@ -79,6 +81,7 @@ impl Question {
                 let arguments = json!({ "to": mail.to, "subject": mail.subject, "body": mail.body });
                 (Kind::Mail, mail.to.join(", "), arguments)
             }
+            Request::Transfer(transfer) => (Kind::Transfer, transfer.target.clone(), json!({})),
             Request::AgentCall(call) => {
                 let mut arguments = json!({ "text": call.text });
                 if !call.data.is_null() {
@@ -97,7 +100,7 @@ impl Question {
         match self.kind {
             Kind::Tool | Kind::Agent => true,
             Kind::Memory => is_by_model,
-            Kind::Model | Kind::Http | Kind::Mail | Kind::Person | Kind::Timer => false,
+            Kind::Model | Kind::Http | Kind::Mail | Kind::Transfer | Kind::Person | Kind::Timer => false,
         }
     }
 
@@ -118,6 +121,7 @@ impl Question {
             Kind::Model => "model".to_owned(),
             Kind::Timer => "timer".to_owned(),
             Kind::Mail => format!("mail to {}", self.name),
+            Kind::Transfer => format!("transfer to {}", self.name),
             Kind::Tool | Kind::Http | Kind::Person => self.name.clone(),
         }
     }
@@ -131,6 +135,7 @@ impl fmt::Display for Question {
             Kind::Memory => write!(f, "the memory: {}", self.name),
             Kind::Http => write!(f, "`{}`", self.name),
             Kind::Mail => write!(f, "a mail to {}", self.name),
+            Kind::Transfer => write!(f, "a transfer to {}", self.name),
             Kind::Agent => write!(f, "the agent `{}`", self.name),
             Kind::Person => write!(f, "a person: {}", self.name),
             Kind::Timer => f.write_str("a timer"),

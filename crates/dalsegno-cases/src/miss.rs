@@ -47,6 +47,7 @@ fn nearest<'c>(world: &World<'c>, question: &Question) -> Option<(&'c CaseResult
         let ((Asked::Tool(name), Kind::Tool)
         | (Asked::Http(name), Kind::Http)
         | (Asked::Mail(name), Kind::Mail)
+        | (Asked::Transfer(name), Kind::Transfer)
         | (Asked::Agent(name), Kind::Agent)
         | (Asked::Memory(name), Kind::Memory)) = (&result.of, question.kind)
         else {
@@ -79,6 +80,7 @@ fn sketch(question: &Question, operation: &Operation, config: &AgentConfig) -> S
         }
         Request::ApiCall(_) => format!("http = \"{name}\"\nreturns = {{ }}"),
         Request::Email(_) => format!("mail = \"{name}\""),
+        Request::Transfer(_) => format!("transfer = \"{name}\""),
         Request::AgentCall(_) => format!("agent = \"{name}\"\ntext = \"…\""),
         Request::Input(_) | Request::Timer(_) => return String::new(),
     };

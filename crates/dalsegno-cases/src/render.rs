@@ -83,7 +83,9 @@ fn asked(question: &Question) -> String {
 fn label(question: &Question) -> String {
     match question.kind {
         Kind::Person | Kind::Timer | Kind::Model => question.to_string(),
-        Kind::Tool | Kind::Memory | Kind::Http | Kind::Mail | Kind::Agent => question.called(),
+        Kind::Tool | Kind::Memory | Kind::Http | Kind::Mail | Kind::Transfer | Kind::Agent => {
+            question.called()
+        }
     }
 }
 
@@ -144,6 +146,7 @@ fn outcome_text(outcome: &Outcome) -> String {
         Outcome::ToolReturned(returned) => tool(returned),
         Outcome::ApiAnswered(response) => format!("status {} {}", response.status, pretty(&response.body)),
         Outcome::EmailSent(_) => "sent".to_owned(),
+        Outcome::TransferRequested => "asked for".to_owned(),
         Outcome::AgentReturned(returned) => match (&returned.error, &returned.output, &returned.answer) {
             (Some(error), _, _) => format!("error {}: {}", error.code.as_str(), error.message),
             (None, Some(output), _) => pretty(output),

@@ -121,6 +121,7 @@ pub(crate) fn named(of: &Asked) -> String {
         Asked::Memory(word) => format!("the memory ({word})"),
         Asked::Http(request) => format!("`{request}`"),
         Asked::Mail(recipient) => format!("a mail to `{recipient}`"),
+        Asked::Transfer(target) => format!("a transfer to `{target}`"),
         Asked::Agent(name) => format!("the agent `{name}`"),
     }
 }
@@ -148,6 +149,7 @@ pub(crate) fn is_of(of: &Asked, question: &Question) -> bool {
         (Asked::Mail(recipient), Kind::Mail) => {
             recipient == "*" || name.split(", ").any(|one| one == recipient)
         }
+        (Asked::Transfer(target), Kind::Transfer) => target == "*" || target == name,
         (Asked::Agent(agent), Kind::Agent) => agent == name,
         _ => false,
     }
@@ -215,6 +217,7 @@ pub(crate) fn outcome(
             Outcome::ApiAnswered(response)
         }
         Request::Email(_) => Outcome::EmailSent(dalsegno_core::EmailReceipt::default()),
+        Request::Transfer(_) => Outcome::TransferRequested,
         Request::AgentCall(_) => Outcome::AgentReturned(AgentReturn {
             run: CHILD,
             status: Status::Completed,

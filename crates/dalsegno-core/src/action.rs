@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use dalsegno_tools::{ApiCall, Email};
+use dalsegno_tools::{ApiCall, Email, Transfer};
 use serde::{Deserialize, Serialize};
 
 use crate::event::Outcome;
@@ -127,6 +127,15 @@ pub enum AgentAction {
         id: OperationId,
         /// The mail; secrets stand in it as references.
         mail: Arc<Email>,
+        /// The state to continue with, and what is new in it.
+        continuation: Continuation,
+    },
+    /// Has the call that the run is transferred, for a declarative tool.
+    RequestTransfer {
+        /// The operation's id.
+        id: OperationId,
+        /// Where the call goes.
+        transfer: Arc<Transfer>,
         /// The state to continue with, and what is new in it.
         continuation: Continuation,
     },
@@ -272,6 +281,7 @@ impl AgentAction {
                 Request::ToolCall(call) => Self::RequestToolCall { id, call, continuation },
                 Request::ApiCall(call) => Self::RequestApiCall { id, call, continuation },
                 Request::Email(mail) => Self::RequestEmail { id, mail, continuation },
+                Request::Transfer(transfer) => Self::RequestTransfer { id, transfer, continuation },
                 Request::AgentCall(call) => Self::RequestAgent { id, call, continuation },
                 Request::Input(input) => Self::RequestInput { id, input, continuation },
                 Request::Timer(timer) => Self::RequestTimer { id, timer, continuation },
@@ -308,6 +318,7 @@ impl AgentAction {
             | Self::RequestToolCall { continuation, .. }
             | Self::RequestApiCall { continuation, .. }
             | Self::RequestEmail { continuation, .. }
+            | Self::RequestTransfer { continuation, .. }
             | Self::RequestParallel { continuation, .. }
             | Self::RequestApproval { continuation, .. }
             | Self::Converse { continuation, .. }
@@ -334,6 +345,7 @@ impl AgentAction {
             | Self::RequestToolCall { continuation, .. }
             | Self::RequestApiCall { continuation, .. }
             | Self::RequestEmail { continuation, .. }
+            | Self::RequestTransfer { continuation, .. }
             | Self::RequestParallel { continuation, .. }
             | Self::RequestApproval { continuation, .. }
             | Self::Converse { continuation, .. }

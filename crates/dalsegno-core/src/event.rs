@@ -103,6 +103,8 @@ pub enum Outcome {
     ApiAnswered(ApiResponse),
     /// A mail server took the mail.
     EmailSent(EmailReceipt),
+    /// The provider of a call took the wish that it be transferred.
+    TransferRequested,
     /// The child run is over, whatever its end.
     AgentReturned(AgentReturn),
     /// A person answered the question.
@@ -156,6 +158,7 @@ impl Outcome {
             Self::MemoryTraversed(_)
             | Self::MemoryCreated(_)
             | Self::EmailSent(_)
+            | Self::TransferRequested
             | Self::TimerFired
             | Self::Failed(_) => None,
         };
@@ -195,6 +198,7 @@ impl Outcome {
             | Self::ToolReturned(_)
             | Self::ApiAnswered(_)
             | Self::EmailSent(_)
+            | Self::TransferRequested
             | Self::InputGiven(_)
             | Self::TimerFired => Self::Failed(Failure::new(FailureCode::LimitExceeded, NO_ROOM)),
         }
@@ -241,7 +245,7 @@ impl Outcome {
                 writes.saturating_add(returned.answer.as_ref().map_or(0, String::len) + output)
             }
             Self::InputGiven(value) => size(value),
-            Self::TimerFired => 0,
+            Self::TransferRequested | Self::TimerFired => 0,
             Self::ToolReturned(returned) => {
                 returned.text.len()
                     + returned.structured.as_ref().map_or(0, size)

@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::event::Outcome;
 use crate::id::{OperationId, Timestamp, ToolName};
 use crate::live::Live;
-use crate::operation::{GateState, Operation};
+use crate::operation::{GateState, Operation, Request};
 use crate::transcript::Attachment;
 
 /// A group of operations that a step waits for, folded in this order when all have an outcome.
@@ -41,8 +41,34 @@ fn unbounded() -> u64 {
 impl Join {
     /// Says whether a declarative tool can go on: one of its parts has come, or it can begin.
     pub(crate) fn stirs(&self) -> bool {
-        let came = |pending: &Pending| pending.parent.is_some() && pending.outcome.is_some();
-        self.operations.iter().any(came) || self.beginning().is_some()
+        self.part_that_came().is_some() || self.beginning().is_some()
+    }
+
+    /// The place of the first part of a declarative tool that has come. In a call it has when what came before it was looked at.
+    pub(crate) fn part_that_came(&self) -> Option<usize> {
+        self.operations.iter().position(|pending| {
+            pending.parent.is_some()
+                && pending.outcome.is_some()
+                && !self.has_not_looked_at(pending.operation.id)
+        })
+    }
+
+    /// Says whether a transfer is under way.
+    pub(crate) fn transfers(&self) -> bool {
+        self.operations.iter().any(|pending| matches!(pending.operation.request, Request::Transfer(_)))
+    }
+
+    /// Says whether something has come of an operation of a call that no step has looked at.
+    fn has_not_looked_at(&self, id: OperationId) -> bool {
+        matches!(&self.then, Then::Live(live) if live.has_not_looked_at(id))
+    }
+
+    /// The time at which a declarative tool goes on: in a call, that of what was looked at last.
+    pub(crate) fn time(&self, now: Timestamp) -> Timestamp {
+        match &self.then {
+            Then::Live(live) => live.looked_at,
+            _ => now,
+        }
     }
 
     /// What its declarative tools have said so far, those included that they called.
@@ -91,9 +117,11 @@ impl Join {
         let is_full = !self.tools.is_empty() && self.operations.iter().filter(busy).count() >= most;
         self.operations.iter().position(|pending| {
             let operation = &pending.operation;
+            let waits =
+                matches!(operation.gate, GateState::Waiting(_)) || self.has_not_looked_at(operation.id);
             operation.is_declarative()
                 && pending.outcome.is_none()
-                && !matches!(operation.gate, GateState::Waiting(_))
+                && !waits
                 && !(is_full && pending.parent.is_none())
                 && !has_begun(operation.id)
         })

@@ -74,7 +74,7 @@ pub use action::{AgentAction, Continuation};
 pub use canonical::{Digest, digest_json};
 pub use config::{
     AfterHangup, AgentConfig, Approve, Branch, Budget, Callee, Compact, ContextSettings, ForEach, Limits,
-    LongContext, MemoryScope, Mind, ModelControl, ModelMind, ModelSettings, OnExceeded, OnFailure,
+    LivePrice, LongContext, MemoryScope, Mind, ModelControl, ModelMind, ModelSettings, OnExceeded, OnFailure,
     OnIndeterminate, Origin, OriginRule, OutputSettings, PartTerms, Plan, PlanCall, PlanHandoff,
     PlanOperation, PlanStep, Price, ProviderTool, Rates, Reasoning, Recall, RelationTemplate, SEMANTICS,
     StepAction, Tool, ToolDocument, ToolDocuments, ToolKind, ToolOwner, Toolbox, UnknownProviderTool,
@@ -91,8 +91,8 @@ pub use id::{
 pub use inherit::{Block, InheritError, Inheritance, Inherited};
 pub use join::{Begun, CallSlot, Join, Pending, Settled, Then};
 pub use live::{
-    CommandKind, EndedBy, Live, LiveCall, LiveCommand, LiveNews, LiveTokens, ResponseEnd, Surface,
-    TEXT_BYTES_MAX,
+    AudioTokens, CommandKind, EndedBy, Live, LiveCall, LiveCommand, LiveNews, LiveTokens, ResponseEnd,
+    Surface, TEXT_BYTES_MAX,
 };
 pub use media::{RESULT_FILES_BYTES_MAX, RESULT_FILES_MAX, media_type};
 pub use notes::{Note, NoteLevel};

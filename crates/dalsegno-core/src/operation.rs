@@ -5,7 +5,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use dalsegno_tools::{ApiCall, Email};
+use dalsegno_tools::{ApiCall, Email, Transfer};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -77,6 +77,8 @@ pub enum Request {
     ApiCall(Arc<ApiCall>),
     /// Sends a mail, for a declarative tool.
     Email(Arc<Email>),
+    /// Has the call that the run is transferred, for a declarative tool.
+    Transfer(Arc<Transfer>),
     /// Starts a child run, whose answer comes back.
     AgentCall(Arc<AgentCall>),
     /// Asks a person.
@@ -96,6 +98,7 @@ impl Request {
             | Self::MemoryTraverse(_)
             | Self::ApiCall(_)
             | Self::Email(_)
+            | Self::Transfer(_)
             | Self::AgentCall(_)
             | Self::Input(_)
             | Self::Timer(_) => None,
@@ -113,6 +116,7 @@ impl Request {
             | Self::ToolCall(_)
             | Self::ApiCall(_)
             | Self::Email(_)
+            | Self::Transfer(_)
             | Self::AgentCall(_)
             | Self::Input(_) => None,
         }
@@ -128,6 +132,7 @@ impl Request {
             Self::ToolCall(call) => alloc::format!("tool `{}`", call.tool_name),
             Self::ApiCall(call) => alloc::format!("{} {}", call.method.as_str(), call.url),
             Self::Email(mail) => alloc::format!("mail to {}", mail.to.join(", ")),
+            Self::Transfer(transfer) => alloc::format!("transfer to {}", transfer.target),
             Self::AgentCall(call) => alloc::format!("agent `{}`", call.agent),
             Self::Input(_) => "question".into(),
             Self::Timer(_) => "timer".into(),
@@ -145,6 +150,7 @@ impl Request {
                 1 => "mail to 1 recipient".into(),
                 count => alloc::format!("mail to {count} recipients"),
             },
+            Self::Transfer(_) => "transfer".into(),
             Self::ModelCompletion(_)
             | Self::MemorySearch(_)
             | Self::MemoryCreate(_)
@@ -201,6 +207,9 @@ impl Request {
             Self::Email(mail) => {
                 canonical.tag(9).json(&plain(mail));
             }
+            Self::Transfer(transfer) => {
+                canonical.tag(10).text(&transfer.target);
+            }
         }
         canonical.finish()
     }
@@ -215,6 +224,7 @@ impl Request {
             Outcome::ToolReturned(_) => matches!(self, Self::ToolCall(_)),
             Outcome::ApiAnswered(_) => matches!(self, Self::ApiCall(_)),
             Outcome::EmailSent(_) => matches!(self, Self::Email(_)),
+            Outcome::TransferRequested => matches!(self, Self::Transfer(_)),
             Outcome::AgentReturned(_) => matches!(self, Self::AgentCall(_)),
             Outcome::InputGiven(_) => matches!(self, Self::Input(_)),
             Outcome::TimerFired => matches!(self, Self::Timer(_)),
@@ -495,6 +505,9 @@ pub struct Pace {
     pub most_ms: u64,
 }
 
+/// Longest time of an attempt at a transfer, in milliseconds.
+const TRANSFER_MS: u64 = 15_000;
+
 impl Terms {
     /// The terms of a call that a declarative tool makes: what the agent's file says of the tool's parts, else its
     /// document's. What the document's author says is tolerated, is, unless the agent's file says what a doubt leads to.
@@ -522,6 +535,18 @@ impl Terms {
             timeout_ms: parts.timeout_ms.unwrap_or(mail.timeout_ms),
             retries: parts.retries.unwrap_or(2),
             on_indeterminate: parts.on_indeterminate.unwrap_or(on_indeterminate),
+            pace: None,
+        }
+    }
+
+    /// The terms of a transfer that a declarative tool asks for. Two more attempts to reach the provider; one that may have been
+    /// heard is not repeated, and nobody is asked about it: the end of the call shows whether it was.
+    pub fn of_transfer(parts: PartTerms) -> Self {
+        Self {
+            class: EffectClass::Unsafe,
+            timeout_ms: parts.timeout_ms.unwrap_or(TRANSFER_MS),
+            retries: parts.retries.unwrap_or(2),
+            on_indeterminate: OnIndeterminate::Report,
             pace: None,
         }
     }

@@ -153,10 +153,10 @@ impl AgentState {
         let Some(pending) = pending.find(|pending| pending.operation.id == id) else { return };
         let arrival = match (&pending.outcome, &pending.operation.gate) {
             (Some(_), _) if root == id => Arrival::Settled(id),
-            // What came of a part is its tool's business.
-            (Some(_), _) => return,
+            (Some(_), _) => Arrival::Part(id),
             (None, GateState::Waiting(_)) => Arrival::Gated(root),
-            (None, GateState::Open | GateState::Answered) => return,
+            (None, GateState::Answered) => Arrival::Answered(id),
+            (None, GateState::Open) => return,
         };
         if let Some(live) = self.live_mut() {
             live.arrivals.push((at, arrival));
@@ -330,6 +330,7 @@ fn edit(operation: &mut Operation, validation: Validation) -> Option<Outcome> {
             | Request::MemoryTraverse(_)
             | Request::ApiCall(_)
             | Request::Email(_)
+            | Request::Transfer(_)
             | Request::AgentCall(_)
             | Request::Input(_)
             | Request::Timer(_) => {

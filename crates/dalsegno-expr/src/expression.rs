@@ -1,5 +1,6 @@
 //! The parsed expression.
 
+use crate::ast::{Expr, Link, LinkKind};
 use crate::error::{EvalError, ParseError};
 use crate::evaluate::Evaluation;
 use crate::meter::Meter;
@@ -67,6 +68,24 @@ impl Expression {
     /// Returns every path that the source reads, in its order.
     pub fn paths(&self) -> Vec<Reference> {
         self.references().to_vec()
+    }
+
+    /// Returns the name of which the value is a part, if the source is a path and nothing else: `config` for
+    /// `config.targets[params.id]`. What stands in brackets chooses a part, and supplies none.
+    pub fn part_of(&self) -> Option<&str> {
+        let parsed = &self.0.parsed;
+        let root = match &parsed.expr {
+            Expr::Root(root) => *root,
+            Expr::Chain(chain) => {
+                let is_part = |link: &Link| matches!(link.kind, LinkKind::Member(_) | LinkKind::Index(_));
+                match &*chain.base {
+                    Expr::Root(root) if chain.links.iter().all(is_part) => *root,
+                    _ => return None,
+                }
+            }
+            _ => return None,
+        };
+        parsed.roots.get(root).map(String::as_str)
     }
 
     pub(crate) fn references(&self) -> &[Reference] {

@@ -188,6 +188,7 @@ pub(crate) fn payload(request: &Request) -> Value {
         Request::ToolCall(call) => serde_json::to_value(call),
         Request::ApiCall(call) => serde_json::to_value(call),
         Request::Email(mail) => serde_json::to_value(mail),
+        Request::Transfer(transfer) => serde_json::to_value(transfer),
         Request::AgentCall(call) => serde_json::to_value(call),
         Request::Input(input) => serde_json::to_value(input),
         Request::Timer(timer) => serde_json::to_value(timer),

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use dalsegno_core::{
-    AgentConfig, AgentResponse, Digest, Operation, OperationId, Outcome, Request, RunId, Timestamp, Usage,
+    AgentConfig, AgentResponse, Digest, LiveNews, LiveTokens, Operation, OperationId, Outcome, Request,
+    RunId, Surface, Timestamp, Usage,
 };
 use dalsegno_store::{Body, Record, RunFilter, RunSummary};
 
@@ -23,7 +24,7 @@ const LAST: u64 = 8;
 pub struct Spent {
     /// When its outcome was recorded.
     pub at: Timestamp,
-    /// The workspace's name of the model.
+    /// The workspace's name of the model; of a call over a line, that of the line, such as `voice.lines.front`.
     pub model: String,
     /// Whether the model has a price. Without one the cost is not known.
     pub is_priced: bool,
@@ -189,6 +190,13 @@ impl Book {
                     self.open.insert(asked.operation.id, asked.operation.clone());
                 }
             }
+            Body::Conversed { news } => {
+                for news in news {
+                    if let LiveNews::Counted { tokens, .. } = news {
+                        self.add_response(record.at, tokens, fold);
+                    }
+                }
+            }
             Body::Resolved { outcome, .. } => self.settle(record, Some(outcome)),
             Body::Answered { answer } => {
                 if let Some(outcome) = answer.outcome() {
@@ -206,6 +214,19 @@ impl Book {
             }
             _ => {}
         }
+    }
+
+    /// Adds what a response of the live model of a call took.
+    fn add_response(&mut self, at: Timestamp, tokens: &LiveTokens, fold: &Fold) {
+        let request = fold.state().request();
+        let (usage, price) = self.config.usage_of_response(request, tokens);
+        let own = self.config.models().next().filter(|_| request.surface == Some(Surface::Model));
+        let model = match (own, request.user["line"].as_str()) {
+            (Some(model), _) => model.name.clone(),
+            (None, Some(line)) => format!("voice.lines.{line}"),
+            (None, None) => "voice.lines".to_owned(),
+        };
+        self.spent.push(Spent { at, model, is_priced: price, usage });
     }
 
     fn settle(&mut self, record: &Record, outcome: Option<&Outcome>) {

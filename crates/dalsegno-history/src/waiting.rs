@@ -110,6 +110,7 @@ pub(crate) fn waits_at(run: RunId, operation: &Operation, gate: &Gate) -> Waitin
             | Request::MemoryTraverse(_)
             | Request::ApiCall(_)
             | Request::Email(_)
+            | Request::Transfer(_)
             | Request::AgentCall(_)) => Some(compare::payload(request)),
             Request::ModelCompletion(_) | Request::Input(_) | Request::Timer(_) => None,
         },

@@ -304,6 +304,7 @@ async fn a_run_of_the_core_follows_its_script() {
                 | Request::MemoryTraverse(_)
                 | Request::ApiCall(_)
                 | Request::Email(_)
+                | Request::Transfer(_)
                 | Request::AgentCall(_)
                 | Request::Input(_)
                 | Request::Timer(_) => panic!("nobody asked for more than tools"),

@@ -2,6 +2,7 @@
 
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::string::String;
+use alloc::vec::Vec;
 
 use dalsegno_core::{AgentState, CommandKind, Entry, ReplyPart};
 
@@ -10,6 +11,9 @@ const ITEMS_MAX: usize = 512;
 
 /// Most bytes of them.
 const BYTES_MAX: usize = 256 * 1_024;
+
+/// Most bytes of it in words: escaped as JSON they still fit into the arguments of a call.
+const WORDS_BYTES_MAX: usize = 7 * 1_024;
 
 /// One thing that was said or done.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -145,6 +149,31 @@ impl Dialogue {
         let is_it = |item: &Item| matches!(item, Item::Call { call_id, .. } | Item::Output { call_id, .. } if call_id == withdrawn);
         self.items.retain(|item| !is_it(item));
         self.bytes = self.items.iter().map(Item::bytes).sum();
+    }
+
+    /// The last part of it in words, for whoever does the work of the call: one line for each thing, within bounds.
+    pub(crate) fn text(&self) -> String {
+        let mut lines = VecDeque::new();
+        let mut bytes = 0;
+        for item in self.items.iter().rev() {
+            let (who, text) = match item {
+                Item::Caller(text) => ("caller", text),
+                Item::Agent(text) => ("agent", text),
+                Item::Note(text) => ("note", text),
+                Item::Output { content, .. } => ("result", content),
+                Item::Call { .. } => continue,
+            };
+            let plain = text.chars().map(|one| if one.is_control() { ' ' } else { one });
+            let line = alloc::format!("{who}: {}", plain.collect::<String>());
+            bytes += line.len() + 1;
+            if bytes > WORDS_BYTES_MAX && !lines.is_empty() {
+                break;
+            }
+            lines.push_front(line);
+        }
+        let mut text = lines.into_iter().collect::<Vec<_>>().join("\n");
+        text.truncate(text.floor_char_boundary(WORDS_BYTES_MAX));
+        text
     }
 
     /// Says whether nothing was said or done.

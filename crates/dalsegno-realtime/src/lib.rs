@@ -6,7 +6,7 @@
 //!
 //! ```
 //! use dalsegno_core::LiveNews;
-//! use dalsegno_realtime::{LiveSession, Settings};
+//! use dalsegno_realtime::{LiveSession, ModelSession as _, Settings};
 //!
 //! let mut session = LiveSession::new(Settings::default());
 //! session.connected(0);
@@ -26,6 +26,8 @@
 
 extern crate alloc;
 
+mod duplex;
+mod port;
 mod session;
 
 mod dialogue;
@@ -34,5 +36,7 @@ mod sent;
 mod taken;
 
 pub use dialogue::{Dialogue, Item};
+pub use duplex::{Backend, DuplexSession};
+pub use port::ModelSession;
 pub use session::{Counts, LiveSession, Output, Settings, Tool, reconnect_after};
 pub use taken::FRAME_BYTES_MAX;

@@ -4,7 +4,7 @@ use alloc::borrow::{Cow, ToOwned as _};
 use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
 
-use dalsegno_core::{LiveTokens, TokenDetails};
+use dalsegno_core::{AudioTokens, LiveTokens, TokenDetails};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
@@ -196,6 +196,8 @@ struct Usage {
     output_tokens: u64,
     #[serde(default)]
     input_token_details: Option<InputDetails>,
+    #[serde(default)]
+    output_token_details: Option<Kinds>,
     /// Said by a model of the workspace that plays the live model, where its provider does not count.
     #[serde(default)]
     estimated: bool,
@@ -208,6 +210,16 @@ struct Usage {
 struct InputDetails {
     #[serde(default)]
     cached_tokens: u64,
+    #[serde(default)]
+    audio_tokens: u64,
+    #[serde(default)]
+    cached_tokens_details: Option<Kinds>,
+}
+
+#[derive(Deserialize)]
+struct Kinds {
+    #[serde(default)]
+    audio_tokens: u64,
 }
 
 #[derive(Deserialize)]
@@ -326,7 +338,7 @@ impl Taken {
 }
 
 /// A text; of another value, its JSON.
-fn words<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+pub(crate) fn words<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     Ok(match Value::deserialize(deserializer)? {
         Value::Null => None,
         Value::String(text) => Some(text),
@@ -370,11 +382,19 @@ fn done(response: Response) -> Done {
     // One that makes no sense counts nothing.
     let usage = response.usage.and_then(|usage| serde_json::from_value::<Usage>(usage).ok());
     let tokens = usage.map(|usage| {
-        let cached = usage.input_token_details.map_or(0, |details| details.cached_tokens);
+        let Usage { input_tokens: input, output_tokens: output, estimated, .. } = usage;
+        let of_output = usage.output_token_details.map_or(0, |kinds| kinds.audio_tokens);
+        let (mut cached, mut audio) = (0, AudioTokens { output: of_output, ..AudioTokens::default() });
+        if let Some(InputDetails { cached_tokens, audio_tokens, cached_tokens_details }) =
+            usage.input_token_details
+        {
+            cached = cached_tokens;
+            audio.input = audio_tokens;
+            audio.cached_input = cached_tokens_details.map_or(0, |kinds| kinds.audio_tokens);
+        }
         let details =
             usage.details.unwrap_or(TokenDetails { cached_input_tokens: cached, ..TokenDetails::default() });
-        let Usage { input_tokens: input, output_tokens: output, estimated, .. } = usage;
-        LiveTokens { input, output, details, estimated }
+        LiveTokens { input, output, details, audio, estimated, cost_nano_usd: None }
     });
     Done { response: response.id, status, text, error, tokens }
 }

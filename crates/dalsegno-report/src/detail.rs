@@ -255,6 +255,7 @@ pub(crate) fn is_well(outcome: &Outcome) -> bool {
         | Outcome::MemoryTraversed(_)
         | Outcome::ApiAnswered(_)
         | Outcome::EmailSent(_)
+        | Outcome::TransferRequested
         | Outcome::InputGiven(_)
         | Outcome::TimerFired => true,
     }

@@ -335,6 +335,12 @@ pub enum EngineError {
         /// The agent.
         agent: AgentName,
     },
+    /// A daily budget has no room for a further call.
+    #[error("no call is begun: {message}")]
+    Budget {
+        /// Whose budget it is, what is spent of it, and when it renews.
+        message: String,
+    },
     /// The run is a call of a telephone, which goes on at its provider, and this process has no line for it.
     #[error("run {run} is a call of a telephone, and no line of this process carries it")]
     NoLine {

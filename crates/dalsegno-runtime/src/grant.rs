@@ -78,8 +78,10 @@ impl Grant {
         class: EffectClass,
     ) -> bool {
         let Some(allowed) = &self.trial else { return false };
-        let acts = matches!(request, Request::ToolCall(_) | Request::ApiCall(_) | Request::Email(_))
-            && !matches!(class, EffectClass::Read | EffectClass::Composite);
+        let acts = matches!(
+            request,
+            Request::ToolCall(_) | Request::ApiCall(_) | Request::Email(_) | Request::Transfer(_)
+        ) && !matches!(class, EffectClass::Read | EffectClass::Composite);
         let tool = above.or_else(|| request.as_tool_call()).map(|call| &call.tool_name);
         acts && !tool.is_some_and(|tool| allowed.iter().any(|pattern| pattern.matches(tool)))
     }
@@ -123,6 +125,7 @@ impl Grant {
                 | Request::ModelCompletion(_)
                 | Request::ApiCall(_)
                 | Request::Email(_)
+                | Request::Transfer(_)
                 | Request::Input(_)
                 | Request::Timer(_),
             ) => return Leave::Granted,

@@ -56,7 +56,9 @@ impl EngineError {
             | Self::Rebind { .. } => ErrorKind::Conflict,
             Self::Suspended { .. } => ErrorKind::Suspended,
             Self::Interrupted { .. } => ErrorKind::Interrupted,
-            Self::Scrubbing { .. } | Self::SigningKey(_) | Self::Catalogue(_) => ErrorKind::Unavailable,
+            Self::Scrubbing { .. } | Self::Budget { .. } | Self::SigningKey(_) | Self::Catalogue(_) => {
+                ErrorKind::Unavailable
+            }
             Self::Uncancellable { source, .. } => source.kind(),
             Self::Open(error) => error.kind(),
             Self::Create(error) => create(error),

@@ -270,6 +270,10 @@ impl Engine {
             EffectRequest::Email(mail) => {
                 (Request::Email(Arc::new(mail.clone())), Terms::of_email(mail, report, parts))
             }
+            EffectRequest::Transfer(_) => {
+                let message = "there is no call that could be transferred";
+                return EffectOutcome::Failed(failure(ErrorCode::NotPermitted, message));
+            }
             EffectRequest::Tool(tool) => {
                 let called = Box::pin(self.called(tool, behalf, part_of(effect), depth)).await;
                 return called.unwrap_or_else(EffectOutcome::Failed);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::{Path, Request, State};
 use dalsegno_voice::{Ringing, Rung};
-use dalsegno_workspace::{SecretRef, Signature};
+use dalsegno_workspace::{LineSurface, SecretRef, Signature};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use utoipa_axum::routes;
@@ -22,8 +22,9 @@ const BODY: u64 = 64 << 10;
 /// Most bytes at once of which it is not known yet who sent them.
 pub(crate) const UNPROVEN: u64 = 16 << 20;
 
-/// The kind of event that a telephone rings.
+/// The kinds of events that a telephone rings: the provider tells it once for each surface.
 const INCOMING: &str = "realtime.call.incoming";
+const INCOMING_LIVE: &str = "live.call.incoming";
 
 pub(crate) fn routes() -> Vec<Route> {
     let problems = [Code::Unauthenticated, Code::TooMany, Code::Unavailable];
@@ -33,7 +34,7 @@ pub(crate) fn routes() -> Vec<Route> {
 /// An event of a provider, as far as it matters.
 #[derive(Deserialize, ToSchema)]
 struct LineEvent {
-    /// What happened, such as `realtime.call.incoming`.
+    /// What happened: `realtime.call.incoming`, or `live.call.incoming` at a line with `surface = "live"`.
     r#type: String,
     /// What it is about.
     #[serde(default)]
@@ -43,7 +44,10 @@ struct LineEvent {
 
 #[derive(Deserialize)]
 struct Incoming {
-    call_id: String,
+    #[serde(default)]
+    call_id: Option<String>,
+    #[serde(default)]
+    session_id: Option<String>,
     #[serde(default)]
     sip_headers: Vec<Header>,
 }
@@ -99,7 +103,7 @@ async fn ring(
         }
         return Err(refused());
     }
-    let result = match incoming(&body) {
+    let result = match incoming(&body, shared.telephones.surface(&line)) {
         Ok(Some(ringing)) => take(&shared, line, ringing).await,
         Ok(None) => Ok("ignored"),
         Err(problem) => {
@@ -154,21 +158,30 @@ pub fn check_webhook_secret(secret: &str) -> Result<(), String> {
 }
 
 /// The call that rings; none where the event is another one.
-fn incoming(body: &[u8]) -> Result<Option<Ringing>, Problem> {
+fn incoming(body: &[u8], surface: Option<&LineSurface>) -> Result<Option<Ringing>, Problem> {
     let wrong = |what: &str| {
         let help = "look at the documentation of the provider's webhooks";
         Problem::new(Code::BadRequest, format!("the event {what}"), help)
     };
     let event: LineEvent =
         serde_json::from_slice(body).map_err(|_| wrong("is no JSON object with a `type`"))?;
-    if event.r#type != INCOMING {
+    let kind = match surface {
+        Some(LineSurface::Live { .. }) => INCOMING_LIVE,
+        Some(LineSurface::Realtime) | None => INCOMING,
+    };
+    if event.r#type != kind {
         return Ok(None);
     }
-    let incoming: Incoming =
-        serde_json::from_value(event.data).map_err(|_| wrong("has no `call_id`, or wrong `sip_headers`"))?;
+    let incoming: Incoming = serde_json::from_value(event.data)
+        .map_err(|_| wrong("has wrong `sip_headers`, or an id of a call that is no text"))?;
+    let of_call = match surface {
+        Some(LineSurface::Live { .. }) => incoming.session_id,
+        Some(LineSurface::Realtime) | None => incoming.call_id,
+    };
+    let call_id = of_call.ok_or_else(|| wrong("has no id of a call"))?;
     let headers = incoming.sip_headers.into_iter().map(|header| (header.name, header.value)).collect();
-    let ringing = Ringing { call_id: incoming.call_id, headers };
-    if ringing.has_sound_id() { Ok(Some(ringing)) } else { Err(wrong("has a `call_id` that is none")) }
+    let ringing = Ringing { call_id, headers };
+    if ringing.has_sound_id() { Ok(Some(ringing)) } else { Err(wrong("has an id of a call that is none")) }
 }
 
 async fn take(shared: &Arc<Shared>, line: String, ringing: Ringing) -> Result<&'static str, Problem> {

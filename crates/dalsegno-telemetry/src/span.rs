@@ -238,6 +238,8 @@ pub enum OperationKind {
     Http,
     /// A mail of a declarative tool.
     Mail,
+    /// A transfer of the call that the run is.
+    Transfer,
     /// A kind that this release does not know.
     Unknown,
 }
@@ -255,6 +257,7 @@ impl OperationKind {
         Self::Timer,
         Self::Http,
         Self::Mail,
+        Self::Transfer,
         Self::Unknown,
     ];
 
@@ -271,6 +274,7 @@ impl OperationKind {
             Self::Timer => "timer",
             Self::Http => "http",
             Self::Mail => "mail",
+            Self::Transfer => "transfer",
             Self::Unknown => "unknown",
         }
     }
@@ -287,6 +291,7 @@ impl OperationKind {
             "timer" => (Self::Timer, None),
             _ if METHODS.iter().any(|method| label.starts_with(method)) => (Self::Http, None),
             _ if label.starts_with("mail to ") => (Self::Mail, None),
+            _ if label == "transfer" || label.starts_with("transfer to ") => (Self::Transfer, None),
             _ => match (quoted("tool"), quoted("agent")) {
                 (Some(tool), _) => (Self::Tool, Some(tool)),
                 (None, Some(agent)) => (Self::Agent, Some(agent)),

@@ -195,6 +195,13 @@ fn every_kind_of_request_is_known_by_its_label() {
             OperationKind::Agent,
             Some("scout"),
         ),
+        (
+            Request::Transfer(Arc::new(
+                serde_json::from_value(json!({ "target": "tel:+33140000000" })).unwrap(),
+            )),
+            OperationKind::Transfer,
+            None,
+        ),
     ];
     for (request, kind, object) in requests {
         // A new kind of request must be added above.
@@ -206,6 +213,7 @@ fn every_kind_of_request_is_known_by_its_label() {
             | Request::ToolCall(_)
             | Request::ApiCall(_)
             | Request::Email(_)
+            | Request::Transfer(_)
             | Request::AgentCall(_)
             | Request::Input(_)
             | Request::Timer(_) => {}

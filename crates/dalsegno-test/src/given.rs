@@ -41,6 +41,11 @@ impl Given {
         Self::new(Asked::Mail(recipient.to_owned()))
     }
 
+    /// A transfer of the call to this address, or to any with `*`.
+    pub fn transfer(target: &str) -> Self {
+        Self::new(Asked::Transfer(target.to_owned()))
+    }
+
     /// A run of another agent.
     pub fn agent(name: &str) -> Self {
         Self::new(Asked::Agent(name.to_owned()))
@@ -115,7 +120,7 @@ impl Given {
         let is_known = match &of {
             Asked::Memory(word) => matches!(word.as_str(), "search" | "create" | "traverse"),
             Asked::Http(request) => request == "*" || request.split_once(' ').is_some(),
-            Asked::Tool(_) | Asked::Mail(_) | Asked::Agent(_) => true,
+            Asked::Tool(_) | Asked::Mail(_) | Asked::Transfer(_) | Asked::Agent(_) => true,
         };
         match is_known {
             true => Ok(CaseResult { of, with, gives, repeat, takes_ms: 0, span: number..number }),

@@ -56,7 +56,7 @@ pub use coverage::Coverage;
 pub use error::SimulationError;
 pub use faults::Faults;
 pub use live_model::{
-    LiveAnswer, LiveBook, LiveControl, LiveFault, LiveModel, LiveStage, LiveTelephone, LiveWebhook,
+    LiveAnswer, LiveBook, LiveControl, LiveFault, LiveModel, LiveRefer, LiveStage, LiveTelephone, LiveWebhook,
 };
 pub use report::{Counts, Report};
 pub use simulation::Simulation;

@@ -4,6 +4,7 @@
 //! socket, as that of OpenAI over WebSocket does. That of a call of a telephone ends with the call.
 
 mod control;
+mod duplex;
 mod session;
 mod telephone;
 mod webhook;
@@ -28,7 +29,8 @@ pub use webhook::LiveWebhook;
 pub struct LiveAnswer {
     /// Its words.
     pub text: String,
-    /// The tools that it asks for: the name, as models see it, and the arguments as JSON.
+    /// The tools that it asks for: the name, as models see it, and the arguments as JSON. In them `{{last_call}}` is the id of the last
+    /// call of the conversation.
     pub calls: Vec<(String, String)>,
     /// It speaks until it is cancelled; what it asks for is cut then.
     pub holds: bool,
@@ -92,6 +94,20 @@ pub struct LiveBook {
     pub controls: Vec<LiveControl>,
     /// The calls of telephones, by their ids.
     pub telephones: BTreeMap<String, LiveTelephone>,
+}
+
+/// What comes of a transfer that the provider is asked for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum LiveRefer {
+    /// It is made: the call ends.
+    #[default]
+    Made,
+    /// It is taken, and whoever is called does not answer: the call goes on.
+    NotAnswered,
+    /// It is made, and the request for it is never answered.
+    Unanswered,
+    /// It is refused with this status.
+    Refused(u16),
 }
 
 /// Something that was asked about a call of a telephone.
@@ -186,6 +202,8 @@ struct Shared {
     changed: Notify,
     /// The calls of telephones, by their ids.
     telephones: Mutex<BTreeMap<String, Telephone>>,
+    /// What comes of transfers.
+    refers: Mutex<LiveRefer>,
 }
 
 impl Shared {
@@ -263,6 +281,11 @@ impl LiveModel {
         format!("http://{}/v1", self.address)
     }
 
+    /// What comes of transfers from here on.
+    pub fn refers(&self, refer: LiveRefer) {
+        *self.shared.refers.lock().unwrap_or_else(PoisonError::into_inner) = refer;
+    }
+
     /// What it was sent so far.
     pub fn book(&self) -> LiveBook {
         self.shared.book().clone()
@@ -313,8 +336,10 @@ async fn serve(stream: TcpStream, shared: Arc<Shared>) -> Result<(), tokio_tungs
             refused
         };
         let query = request.uri().query().unwrap_or_default();
-        let call = query.strip_prefix("call_id=").map(str::to_owned);
-        if request.uri().path() != "/v1/realtime" || !(call.is_some() || query.contains("model=")) {
+        let path = request.uri().path();
+        let live = path.strip_prefix("/v1/live/sessions/").and_then(|rest| rest.strip_suffix("/attach"));
+        let call = live.or_else(|| query.strip_prefix("call_id=")).map(str::to_owned);
+        if live.is_none() && (path != "/v1/realtime" || !(call.is_some() || query.contains("model="))) {
             return Err(refused(StatusCode::NOT_FOUND, "no such address"));
         }
         let given = request.headers().get("authorization").and_then(|value| value.to_str().ok());
@@ -322,7 +347,7 @@ async fn serve(stream: TcpStream, shared: Arc<Shared>) -> Result<(), tokio_tungs
             return Err(refused(StatusCode::UNAUTHORIZED, "wrong key"));
         }
         if let Some(call) = call {
-            match telephone::session_of(&shared, &call) {
+            match telephone::session_of(&shared, &call, live.is_some()) {
                 Some(inputs) => of_call = Some(inputs),
                 None => return Err(refused(StatusCode::NOT_FOUND, "no such call")),
             }

@@ -132,5 +132,6 @@ fn outcome(request: &EffectRequest, choice: u64) -> EffectOutcome {
         }
         EffectRequest::Email(_) => EffectOutcome::Sent { message_id: None },
         EffectRequest::Tool(_) => EffectOutcome::Returned { output: body },
+        EffectRequest::Transfer(_) => EffectOutcome::Requested,
     }
 }

@@ -35,6 +35,7 @@ pub(crate) enum ActionKind {
     Log { level: Level, message: Words },
     Email(Box<EmailSource>),
     Tool(Box<ToolSource>),
+    Transfer { target: Words, on_error: OnError },
 }
 
 /// A path that an action writes.
@@ -197,6 +198,7 @@ impl ToolAction {
             ActionKind::Log { .. } => "log",
             ActionKind::Email(_) => "email.send",
             ActionKind::Tool(_) => "tool",
+            ActionKind::Transfer { .. } => "call.transfer",
         }
     }
 }

@@ -37,6 +37,8 @@ pub enum EffectRequest {
     Email(Email),
     /// Calls another tool, under the same permissions; answered by [`EffectOutcome::Returned`].
     Tool(ToolRequest),
+    /// Has the telephone call that the run is transferred; answered by [`EffectOutcome::Requested`].
+    Transfer(Transfer),
 }
 
 /// A call of an HTTP endpoint.
@@ -257,6 +259,53 @@ pub struct ToolRequest {
     pub absent: Vec<String>,
 }
 
+/// A transfer of the telephone call that the run is. Its class is [`EffectClass::Unsafe`].
+///
+/// That it was asked for says nothing of whether the call is taken where it goes: if the call then ends, it was.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Transfer {
+    /// Where the call goes: a `sip:`, `sips:` or `tel:` address of at most 256 bytes.
+    pub target: String,
+}
+
+impl Transfer {
+    /// Most bytes of an address.
+    pub const TARGET_BYTES_MAX: usize = 256;
+
+    /// A transfer to an address as people write it: a bare number becomes a `tel:` address without its blanks. `None` where the
+    /// text is no address, or one with headers (`?`), which would say more than where the call goes.
+    pub fn to(address: &str) -> Option<Self> {
+        let address = address.trim();
+        let is_number = address.bytes().any(|byte| byte.is_ascii_digit())
+            && address
+                .strip_prefix('+')
+                .unwrap_or(address)
+                .bytes()
+                .all(|byte| byte.is_ascii_digit() || b" -.".contains(&byte));
+        let target = match is_number {
+            true => {
+                let digits = address.chars().filter(|one| one.is_ascii_digit() || *one == '+');
+                core::iter::once("tel:").flat_map(str::chars).chain(digits).collect()
+            }
+            false => String::from(address),
+        };
+        let rest = ["sip:", "sips:", "tel:"].iter().find_map(|scheme| {
+            let start = target.get(..scheme.len())?;
+            start.eq_ignore_ascii_case(scheme).then(|| &target[scheme.len()..])
+        })?;
+        let is_plain = |byte: u8| byte.is_ascii_graphic() && !b"<>\"?#".contains(&byte);
+        let is_tel = target.as_bytes()[0].eq_ignore_ascii_case(&b't');
+        let digits = rest.split(';').next().unwrap_or_default();
+        let digits = digits.strip_prefix('+').unwrap_or(digits);
+        let is_dialled = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+        let fits = !rest.is_empty()
+            && target.len() <= Self::TARGET_BYTES_MAX
+            && rest.bytes().all(is_plain)
+            && (is_dialled || !is_tel);
+        fits.then_some(Self { target })
+    }
+}
+
 /// What came of an effect.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -273,6 +322,8 @@ pub enum EffectOutcome {
         /// Its output.
         output: Value,
     },
+    /// The transfer was asked for, or may have been: the end of the call shows whether it was made.
+    Requested,
     /// There is no answer, or a refusal. For a tool, also that it failed.
     Failed(EffectFailure),
 }
@@ -362,6 +413,7 @@ impl EffectRequest {
             Self::ApiCall(call) => alloc::format!("{} {}", call.method.as_str(), call.url),
             Self::Email(mail) => alloc::format!("mail to {}", mail.to.join(", ")),
             Self::Tool(tool) => alloc::format!("tool `{}`", tool.name),
+            Self::Transfer(transfer) => alloc::format!("transfer to {}", transfer.target),
         }
     }
 
@@ -369,7 +421,7 @@ impl EffectRequest {
     pub fn class(&self) -> Option<EffectClass> {
         match self {
             Self::ApiCall(call) => Some(call.class),
-            Self::Email(_) => Some(EffectClass::Unsafe),
+            Self::Email(_) | Self::Transfer(_) => Some(EffectClass::Unsafe),
             Self::Tool(_) => None,
         }
     }
@@ -380,6 +432,7 @@ impl EffectRequest {
             EffectOutcome::Response(_) => matches!(self, Self::ApiCall(_)),
             EffectOutcome::Sent { .. } => matches!(self, Self::Email(_)),
             EffectOutcome::Returned { .. } => matches!(self, Self::Tool(_)),
+            EffectOutcome::Requested => matches!(self, Self::Transfer(_)),
             EffectOutcome::Failed(_) => true,
         }
     }

@@ -46,7 +46,7 @@ pub use context::{CallInfo, Context, SessionContext, Write};
 pub use document::{Compiled, Settings, compile, compile_with};
 pub use effect::{
     ApiCall, ApiResponse, Effect, EffectClass, EffectFailure, EffectOutcome, EffectRequest, Email, Method,
-    Security, StatusMeaning, ToolRequest, absent_arguments, can_hold,
+    Security, StatusMeaning, ToolRequest, Transfer, absent_arguments, can_hold,
 };
 pub use limits::{MAX_ACTIONS, MAX_CALL_BYTES, MAX_NESTING, MAX_SESSION_BYTES, MAX_VALUE_BYTES};
 pub use outcome::{

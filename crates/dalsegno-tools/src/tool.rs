@@ -283,7 +283,8 @@ fn all_read(actions: &[ToolAction]) -> bool {
         ActionKind::Respond { .. }
         | ActionKind::Handoff { .. }
         | ActionKind::Email(_)
-        | ActionKind::Tool(_) => false,
+        | ActionKind::Tool(_)
+        | ActionKind::Transfer { .. } => false,
     })
 }
 

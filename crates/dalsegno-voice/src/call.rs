@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dalsegno_core::{LiveCommand, LiveNews};
-use dalsegno_realtime::{LiveSession, Output, reconnect_after};
+use dalsegno_realtime::{ModelSession, Output, reconnect_after};
 use dalsegno_runtime::RunHandle;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -139,7 +139,7 @@ impl Link {
 /// Carries the words of a call.
 pub(crate) struct Carrier {
     began: Instant,
-    session: LiveSession,
+    session: Box<dyn ModelSession>,
     provider: Provider,
     link: Link,
     /// Attempts since the last steady session.
@@ -157,7 +157,7 @@ pub(crate) struct Carrier {
 
 impl Carrier {
     pub(crate) fn new(
-        session: LiveSession,
+        session: impl ModelSession + 'static,
         provider: Provider,
         news: mpsc::Sender<LiveNews>,
         commands: mpsc::UnboundedReceiver<LiveCommand>,
@@ -165,7 +165,7 @@ impl Carrier {
     ) -> Self {
         Self {
             began: Instant::now(),
-            session,
+            session: Box::new(session),
             provider,
             link: Link::Waiting(0),
             attempts: 0,
@@ -205,7 +205,7 @@ impl Carrier {
         // Whoever continues with the call need not wait for the rest.
         drop(self.news);
         if let Some(telephone) = self.telephone {
-            telephone.close(&self.session).await;
+            telephone.close(&*self.session).await;
         }
         let counts = self.session.counts();
         tracing::debug!(?counts, "the call is not carried any more");
@@ -214,8 +214,8 @@ impl Carrier {
     /// One thing that happens; whether the call continues.
     async fn turn(&mut self) -> bool {
         let now = self.now();
-        self.turns.look(now, &self.session);
-        if self.telephone.as_ref().is_some_and(|telephone| telephone.leaves(now, &self.session)) {
+        self.turns.look(now, &*self.session);
+        if self.telephone.as_ref().is_some_and(|telephone| telephone.leaves(now, &*self.session)) {
             return false;
         }
         let leaves_at = self.telephone.as_ref().and_then(Telephone::leaves_at);
@@ -232,7 +232,7 @@ impl Carrier {
             command = self.commands.recv() => match command {
                 Some(command) => {
                     let telephone = self.telephone.as_mut();
-                    match telephone.is_some_and(|telephone| telephone.takes(&self.session, &command)) {
+                    match telephone.is_some_and(|telephone| telephone.takes(&*self.session, &command)) {
                         true => Output::default(),
                         false => self.session.command(now_of(began), &command),
                     }
@@ -247,7 +247,7 @@ impl Carrier {
                 let now = now_of(began);
                 let output = self.session.tick(now);
                 let is_still = output == Output::default();
-                match is_still.then(|| self.turns.take(now, &mut self.session)).flatten() {
+                match is_still.then(|| self.turns.take(now, &mut *self.session)).flatten() {
                     Some((output, cut)) => {
                         dropped = cut;
                         output
@@ -292,7 +292,7 @@ impl Carrier {
                 self.link = Link::Open(session);
                 match &mut self.telephone {
                     Some(telephone) => {
-                        let mut output = telephone.found(&mut self.session);
+                        let mut output = telephone.found(&mut *self.session);
                         output.frames.extend(self.session.attached(now).frames);
                         output
                     }
@@ -305,7 +305,7 @@ impl Carrier {
             Came::Opened(Err(NoSocket { reason, may_pass, is_gone })) => {
                 self.attempts = self.attempts.saturating_add(1);
                 if is_gone && let Some(telephone) = &mut self.telephone {
-                    let wait = match telephone.not_found(now, &mut self.session) {
+                    let wait = match telephone.not_found(now, &mut *self.session) {
                         Ok(over) => return over,
                         Err(left) => left.min(reconnect_after(self.attempts)),
                     };
@@ -346,7 +346,7 @@ impl Carrier {
     fn told(&mut self, told: Told) -> Output {
         let now = self.now();
         let Some(telephone) = &mut self.telephone else { return Output::default() };
-        let Follows { output, attaches } = telephone.told(now, told, &mut self.session);
+        let Follows { output, attaches } = telephone.told(now, told, &mut *self.session);
         if attaches {
             self.link = Link::Waiting(now);
         }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use dalsegno_models::CallerTurn;
-use dalsegno_realtime::{LiveSession, Output};
+use dalsegno_realtime::{ModelSession, Output};
 
 /// How long the silence lasts before a patient caller says the next thing, or hangs up.
 const PAUSE: Duration = Duration::from_millis(300);
@@ -55,7 +55,7 @@ impl Turns {
     }
 
     /// Takes note of how the call stands.
-    pub(crate) fn look(&mut self, now: u64, session: &LiveSession) {
+    pub(crate) fn look(&mut self, now: u64, session: &dyn ModelSession) {
         let note = |since: &mut Option<u64>, holds: bool| match holds {
             true => {
                 since.get_or_insert(now);
@@ -83,7 +83,11 @@ impl Turns {
     }
 
     /// Takes the next turn if it is time, and says for how long the connection is cut off if it is.
-    pub(crate) fn take(&mut self, now: u64, session: &mut LiveSession) -> Option<(Output, Option<Dropped>)> {
+    pub(crate) fn take(
+        &mut self,
+        now: u64,
+        session: &mut dyn ModelSession,
+    ) -> Option<(Output, Option<Dropped>)> {
         if self.at()? > now {
             return None;
         }

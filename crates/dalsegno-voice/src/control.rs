@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use dalsegno_net::{NetError, Request, Url, error_chain};
+use dalsegno_net::{NetError, Request, error_chain};
 use dalsegno_secrets::Secret;
+use serde_json::json;
 use tokio_tungstenite::tungstenite::http::header::{
     AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, USER_AGENT,
 };
@@ -25,6 +26,8 @@ pub(crate) enum Control {
     Reject(u16),
     /// End it.
     HangUp,
+    /// Have it taken to this address.
+    Refer(String),
 }
 
 /// Why it was not done.
@@ -36,14 +39,20 @@ pub(crate) enum NoControl {
     Key(String),
     /// The provider refuses it.
     Refused(String),
-    /// Another attempt may be better.
+    /// Another attempt may be better; nothing was done.
     Passing(String),
+    /// Another attempt may be better; it may have been done.
+    Unknown(String),
 }
 
 impl NoControl {
     pub(crate) fn reason(&self) -> &str {
         match self {
-            Self::Gone(reason) | Self::Key(reason) | Self::Refused(reason) | Self::Passing(reason) => reason,
+            Self::Gone(reason)
+            | Self::Key(reason)
+            | Self::Refused(reason)
+            | Self::Passing(reason)
+            | Self::Unknown(reason) => reason,
         }
     }
 }
@@ -80,6 +89,7 @@ impl Endpoint {
             Control::Accept(session) => ("accept", session.clone()),
             Control::Reject(status) => ("reject", format!("{{\"status_code\":{status}}}")),
             Control::HangUp => ("hangup", String::new()),
+            Control::Refer(target) => ("refer", json!({ "target_uri": target }).to_string()),
         };
         let url = self.of_call(call, verb);
         let mut request =
@@ -101,21 +111,16 @@ impl Endpoint {
         };
         let said = said.map_or_else(String::new, |said| format!(": {said}"));
         let reason = cut(format!("the provider does not {verb} the call: {status}{said}"));
+        let is_refer = matches!(control, Control::Refer(_));
         Err(match status.as_u16() {
+            // Whoever gave up on the provider says nothing of what it did.
+            408 | 409 | 425 if is_refer => NoControl::Unknown(reason),
             401 | 403 => NoControl::Key(reason),
             404 | 409 | 410 => NoControl::Gone(reason),
-            408 | 425 | 429 | 500.. => NoControl::Passing(reason),
+            408 | 425 | 429 => NoControl::Passing(reason),
+            500.. => NoControl::Unknown(reason),
             _ => NoControl::Refused(reason),
         })
-    }
-
-    /// The address at which something is asked about a call.
-    fn of_call(&self, call: &str, verb: &str) -> Url {
-        let mut url = self.url().clone();
-        if let Ok(mut segments) = url.path_segments_mut() {
-            segments.pop_if_empty().extend(["calls", call, verb]);
-        }
-        url
     }
 }
 
@@ -133,7 +138,11 @@ fn headers(headers: &mut HeaderMap, key: Option<&Secret>) -> Result<(), NoContro
 
 fn failed(error: &NetError) -> NoControl {
     let reason = cut(error_chain(error));
-    if error.denied().is_some() { NoControl::Refused(reason) } else { NoControl::Passing(reason) }
+    match error.is_possibly_received() {
+        true => NoControl::Unknown(reason),
+        false if error.denied().is_some() => NoControl::Refused(reason),
+        false => NoControl::Passing(reason),
+    }
 }
 
 /// What the provider says of its refusal.

@@ -4,16 +4,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dalsegno_core::{AgentConfig, AgentName, AgentRequest, AgentState, LiveNews, RunId, Surface};
-use dalsegno_realtime::{LiveSession, Settings};
+use dalsegno_realtime::{LiveSession, ModelSession as _, Settings};
 use dalsegno_runtime::{Conversation, Engine, EngineError, ForkOptions, StartOptions};
+use dalsegno_workspace::LineSurface;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::timeout;
 
 use crate::call::{Call, Carrier, Provider};
+use crate::control::{Control, NoControl};
 use crate::socket::Endpoint;
 
 /// How long the provider may take to open a session that is only looked at.
 const LOOK_WITHIN: Duration = Duration::from_secs(10);
+
+/// A call that no provider has.
+const NO_CALL: &str = "live_none";
 
 /// How much of the caller may wait.
 pub(crate) const CALLER_MAX: usize = 64;
@@ -86,11 +91,19 @@ impl Line {
         Ok(Self { name: name.to_owned(), endpoint: Arc::new(endpoint), max_calls, room })
     }
 
-    /// Looks whether the provider opens a session, and closes it.
+    /// Looks whether the provider opens a session, and closes it; where a session begins to cost at once, only whether it takes the key.
     ///
     /// # Errors
     /// In words, why it does not.
     pub async fn look(&self) -> Result<(), String> {
+        if matches!(self.endpoint.surface(), LineSurface::Live { .. }) {
+            // A session of its own would cost something. Whether the key is good shows when it is asked about a call that is none.
+            return match self.endpoint.control(NO_CALL, &Control::HangUp).await {
+                // A provider may not like the name of a call that is none; it liked the key.
+                Ok(()) | Err(NoControl::Gone(_) | NoControl::Refused(_)) => Ok(()),
+                Err(refused) => Err(refused.reason().to_owned()),
+            };
+        }
         let mut socket = self.endpoint.open(None).await.map_err(|error| error.reason)?;
         let mut session = LiveSession::new(Settings::default());
         session.connected(0);
@@ -122,6 +135,10 @@ impl Line {
         options: StartOptions,
     ) -> Result<Call, LineError> {
         let room = self.room()?;
+        if options.key.is_none() {
+            // With a key it may be a call that goes on.
+            engine.check_budget(&request.tenant).await?;
+        }
         let conversation = engine.converse(agent, Surface::Realtime, request, options).await?;
         self.carry(engine, conversation, room).await
     }
@@ -132,11 +149,17 @@ impl Line {
     /// When the line is full, or the call cannot be forked.
     pub async fn fork(&self, engine: &Engine, run: RunId, options: ForkOptions) -> Result<Call, LineError> {
         let room = self.room()?;
+        let tenant = engine.journal().summary(run).await.map_err(EngineError::History)?.tenant;
+        engine.check_budget(&tenant).await?;
         let conversation = engine.fork_call(run, Surface::Realtime, options).await?;
         self.carry(engine, conversation, room).await
     }
 
     fn room(&self) -> Result<OwnedSemaphorePermit, LineError> {
+        if matches!(self.endpoint.surface(), LineSurface::Live { .. }) {
+            let message = "its live model hears sound only: call its number, or use a line with `surface = \"realtime\"`";
+            return Err(LineError::Unusable { name: self.name.clone(), message: message.to_owned() });
+        }
         let room = Arc::clone(&self.room).try_acquire_owned();
         room.map_err(|_| LineError::Full { name: self.name.clone(), max_calls: self.max_calls })
     }
@@ -150,7 +173,8 @@ impl Line {
         let Conversation { handle, news, commands, stay: _ } = conversation;
         let (config, state) = standing(engine, handle.run()).await?;
         let (caller, said) = mpsc::channel(CALLER_MAX);
-        let session = LiveSession::new(Settings::of(&config, &state));
+        let price = self.endpoint.price();
+        let session = LiveSession::new(Settings { price, ..Settings::of(&config, &state) });
         let provider = Provider::Remote(Arc::clone(&self.endpoint));
         let carrier = Carrier::new(session, provider, news, commands, said);
         let carried = tokio::spawn(async move {

@@ -5,10 +5,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use dalsegno_core::LivePrice;
 use dalsegno_net::{Client, Egress, EgressError, Origin, Scheme, StatusCode, Url, error_chain, tls_config};
 use dalsegno_realtime::FRAME_BYTES_MAX;
 use dalsegno_secrets::{Reveal, Secret};
-use dalsegno_workspace::VoiceLine;
+use dalsegno_workspace::{LineSurface, VoiceLine};
 use futures::{SinkExt as _, StreamExt as _};
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -35,6 +36,8 @@ pub(crate) struct Endpoint {
     /// The address of the API, without what is asked of it.
     url: Url,
     model: String,
+    surface: LineSurface,
+    price: Option<LivePrice>,
     /// For what is asked about calls of telephones.
     client: Client,
     origin: Origin,
@@ -78,7 +81,7 @@ impl Endpoint {
     /// In words, when its address is none, or the certificates of this system cannot be used.
     pub(crate) fn new(line: &VoiceLine, key: Option<Arc<dyn Reveal>>) -> Result<Self, String> {
         let base = line.base_url.as_deref().unwrap_or(VoiceLine::BASE_URL);
-        let url: Url = format!("{}/realtime", base.trim_end_matches('/'))
+        let url: Url = format!("{}/{}", base.trim_end_matches('/'), line.surface.name())
             .parse()
             .map_err(|error| format!("`base_url` is no address: {error}"))?;
         let origin = Origin::of(&url).map_err(|error| error_chain(&error))?;
@@ -92,15 +95,35 @@ impl Endpoint {
         };
         let egress = Egress::new([origin.clone()]);
         let (model, client, shown) = (line.model.clone(), Client::new(egress.clone()), url.to_string());
-        Ok(Self { url, model, client, origin, egress, shown, tls, key })
-    }
-
-    pub(crate) fn url(&self) -> &Url {
-        &self.url
+        let surface = line.surface.clone();
+        Ok(Self { url, model, surface, price: line.price, client, origin, egress, shown, tls, key })
     }
 
     pub(crate) fn model(&self) -> &str {
         &self.model
+    }
+
+    /// What its provider speaks.
+    pub(crate) fn surface(&self) -> &LineSurface {
+        &self.surface
+    }
+
+    /// The address at which something is asked about a call.
+    pub(crate) fn of_call(&self, call: &str, verb: &str) -> Url {
+        let mut url = self.url.clone();
+        let calls = match self.surface {
+            LineSurface::Realtime => "calls",
+            LineSurface::Live { .. } => "sessions",
+        };
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.pop_if_empty().extend([calls, call, verb]);
+        }
+        url
+    }
+
+    /// What its live model costs.
+    pub(crate) fn price(&self) -> Option<LivePrice> {
+        self.price
     }
 
     pub(crate) fn client(&self) -> &Client {
@@ -135,10 +158,17 @@ impl Endpoint {
 
     async fn attempt(&self, call: Option<&str>, key: Option<&Secret>) -> Result<Socket, Refused> {
         let mut url = self.url.clone();
-        match call {
-            Some(call) => url.query_pairs_mut().append_pair("call_id", call),
-            None => url.query_pairs_mut().append_pair("model", &self.model),
-        };
+        match (call, &self.surface) {
+            (Some(call), LineSurface::Realtime) => {
+                url.query_pairs_mut().append_pair("call_id", call);
+            }
+            (Some(call), LineSurface::Live { .. }) => url = self.of_call(call, "attach"),
+            // Its model is named when the session begins.
+            (None, LineSurface::Live { .. }) => {}
+            (None, LineSurface::Realtime) => {
+                url.query_pairs_mut().append_pair("model", &self.model);
+            }
+        }
         let mut request = url
             .as_str()
             .replacen("http", "ws", 1)

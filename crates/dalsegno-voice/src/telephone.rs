@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dalsegno_core::{CommandKind, LiveCommand};
-use dalsegno_realtime::{LiveSession, Output, reconnect_after};
+use dalsegno_realtime::{ModelSession, Output, reconnect_after};
 use dalsegno_runtime::Stay;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -107,7 +107,7 @@ impl Telephone {
                     Told::Due
                 }
                 Asking::Now(task, ..) => Told::Answer(
-                    task.await.unwrap_or_else(|error| Err(NoControl::Passing(error.to_string()))),
+                    task.await.unwrap_or_else(|error| Err(NoControl::Unknown(error.to_string()))),
                 ),
             }
         };
@@ -124,7 +124,7 @@ impl Telephone {
     }
 
     /// Says whether a command is one that the provider is asked for, and not its session; asks for it then.
-    pub(crate) fn takes(&mut self, session: &LiveSession, command: &LiveCommand) -> bool {
+    pub(crate) fn takes(&mut self, session: &dyn ModelSession, command: &LiveCommand) -> bool {
         if !matches!(command.kind, CommandKind::Answer { .. } | CommandKind::Close { .. }) {
             return false;
         }
@@ -139,7 +139,7 @@ impl Telephone {
         true
     }
 
-    fn ask(&mut self, session: &LiveSession, command: LiveCommand, attempt: u32) {
+    fn ask(&mut self, session: &dyn ModelSession, command: LiveCommand, attempt: u32) {
         let control = match &command.kind {
             CommandKind::Answer { instructions } => {
                 Control::Accept(session.acceptance(self.endpoint.model(), instructions))
@@ -157,7 +157,7 @@ impl Telephone {
     }
 
     /// What follows from what is told.
-    pub(crate) fn told(&mut self, now: u64, told: Told, session: &mut LiveSession) -> Follows {
+    pub(crate) fn told(&mut self, now: u64, told: Told, session: &mut dyn ModelSession) -> Follows {
         if matches!(told, Told::LetGo) {
             self.lets_go_at.get_or_insert(now.saturating_add(LETS_GO_MS));
             return Follows::default();
@@ -188,7 +188,9 @@ impl Telephone {
                 self.is_gone = true;
                 session.command(now, &command).into()
             }
-            Err(NoControl::Passing(reason)) if is_answer || attempt + 1 < HANG_UPS => {
+            Err(NoControl::Passing(reason) | NoControl::Unknown(reason))
+                if is_answer || attempt + 1 < HANG_UPS =>
+            {
                 tracing::warn!(call = self.call, %reason, attempt, "the provider did not do what it was asked about a call");
                 let at = now.saturating_add(reconnect_after(attempt + 1));
                 self.asking = Asking::Later(at, command, attempt + 1);
@@ -209,13 +211,13 @@ impl Telephone {
     }
 
     /// The session of the call is there.
-    pub(crate) fn found(&mut self, session: &mut LiveSession) -> Output {
+    pub(crate) fn found(&mut self, session: &mut dyn ModelSession) -> Output {
         self.gone_since = None;
         self.unsure.take().map(|(command, _)| session.answered(&command)).unwrap_or_default()
     }
 
     /// The provider knows nothing of the call: what follows, or for how long to wait at most.
-    pub(crate) fn not_found(&mut self, now: u64, session: &mut LiveSession) -> Result<Output, u64> {
+    pub(crate) fn not_found(&mut self, now: u64, session: &mut dyn ModelSession) -> Result<Output, u64> {
         let since = *self.gone_since.get_or_insert(now);
         let left = since.saturating_add(GONE_MS).saturating_sub(now);
         if left > 0 {
@@ -235,24 +237,24 @@ impl Telephone {
     }
 
     /// Says whether it is a moment to let go of the call.
-    pub(crate) fn leaves(&self, now: u64, session: &LiveSession) -> bool {
+    pub(crate) fn leaves(&self, now: u64, session: &dyn ModelSession) -> bool {
         let is_idle = matches!(self.asking, Asking::Nothing | Asking::Later(..));
         self.lets_go_at.is_some_and(|at| at <= now || (is_idle && session.is_between()))
     }
 
     /// The call is not carried any more. If its run has ended, it ends at the provider as well.
-    pub(crate) async fn close(self, session: &LiveSession) {
+    pub(crate) async fn close(self, session: &dyn ModelSession) {
         if let Asking::Now(task, ..) = self.asking {
             task.abort();
         }
         let is_over = session.is_over() || *self.stay.borrow() == Stay::Over;
-        if !is_over || self.is_gone {
+        if !is_over || self.is_gone || session.has_closed() {
             return;
         }
         for attempt in 0..HANG_UPS {
             tokio::time::sleep(Duration::from_millis(reconnect_after(attempt))).await;
             match self.endpoint.control(&self.call, &Control::HangUp).await {
-                Err(NoControl::Passing(_)) => {}
+                Err(NoControl::Passing(_) | NoControl::Unknown(_)) => {}
                 Ok(()) | Err(NoControl::Gone(_)) => return,
                 Err(NoControl::Key(reason) | NoControl::Refused(reason)) => {
                     tracing::error!(call = self.call, %reason, "the call cannot be hung up");

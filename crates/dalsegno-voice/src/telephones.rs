@@ -2,17 +2,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use dalsegno_core::{AgentConfig, AgentRequest, AgentState, LiveCommand, LiveNews, RunId, Surface};
 use dalsegno_history::HistoryError;
-use dalsegno_realtime::{LiveSession, Settings, reconnect_after};
+use dalsegno_realtime::{Backend, DuplexSession, LiveSession, Settings, reconnect_after};
 use dalsegno_runtime::{
-    Conversation, Engine, EngineError, OpenCall, RunHandle, StartOptions, Stay, Switchboard,
+    Conversation, Engine, EngineError, NotTransferred, OpenCall, RunHandle, StartOptions, Stay, Switchboard,
 };
 use dalsegno_store::{CreateError, ReadError, RunFilter};
-use dalsegno_workspace::{SecretRef, Telephone as TelephoneSettings};
+use dalsegno_tools::Transfer;
+use dalsegno_workspace::{LineSurface, SecretRef, Telephone as TelephoneSettings};
 use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
@@ -142,6 +144,11 @@ impl Telephones {
         self.beginning.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// What the provider of a line speaks; none where no such line rings.
+    pub fn surface(&self, line: &str) -> Option<&LineSurface> {
+        Some(self.lines.get(line)?.endpoint.surface())
+    }
+
     /// The secrets that prove a webhook of a line; none where no such line rings.
     pub fn secrets(&self, line: &str) -> Option<&[SecretRef]> {
         Some(&self.lines.get(line)?.settings.webhook_secrets)
@@ -200,12 +207,39 @@ impl Telephones {
         if is_stopping {
             return Ok(self.reject(line, call, UNAVAILABLE));
         }
+        if *line.endpoint.surface() == (LineSurface::Live { backend: None })
+            && engine
+                .workspace()
+                .agents
+                .get(&answerer.agent.value)
+                .is_some_and(|agent| agent.delegate().is_none())
+        {
+            tracing::error!(
+                line = line.name,
+                call,
+                "the line has no `backend_model`, and the agent no `delegate`"
+            );
+            return Ok(self.reject(line, call, NOT_FOUND));
+        }
+        match engine.check_budget(&tenant).await {
+            Ok(()) => {}
+            Err(error @ EngineError::Budget { .. }) => {
+                tracing::error!(line = line.name, call, %error, "the call is rejected");
+                return Ok(self.reject(line, call, UNAVAILABLE));
+            }
+            Err(error) => return Err(error.into()),
+        }
         let Ok(room) = Arc::clone(&line.room).try_acquire_owned() else {
             tracing::warn!(line = line.name, call, "the line has as many calls as it may have");
             return Ok(self.reject(line, call, BUSY));
         };
+        let surface = line.endpoint.surface().name();
+        let of_call = match line.endpoint.surface() {
+            LineSurface::Realtime => Surface::Telephone,
+            LineSurface::Live { .. } => Surface::Duplex,
+        };
         let user = json!({
-            "call_id": call, "line": line.name, "surface": "realtime",
+            "call_id": call, "line": line.name, "surface": surface,
             "caller": ringing.caller(), "called": called,
         });
         let request = AgentRequest { user, tenant, ..AgentRequest::text("") };
@@ -213,7 +247,7 @@ impl Telephones {
         let key = Some(format!("call→{}→{call}", line.name));
         let options = StartOptions { key, session: Some(name), ..StartOptions::default() };
         let agent = &answerer.agent.value;
-        match engine.converse(agent, Surface::Telephone, request, options).await {
+        match engine.converse(agent, of_call, request, options).await {
             Ok(Conversation { handle, news, commands, stay }) => {
                 let run = handle.run();
                 let settings = async {
@@ -260,7 +294,7 @@ impl Telephones {
                     tokio::time::sleep(Duration::from_millis(reconnect_after(attempt))).await;
                     match endpoint.control(&call, &Control::Reject(status)).await {
                         Ok(()) | Err(NoControl::Gone(_)) => break,
-                        Err(NoControl::Passing(_)) => {}
+                        Err(NoControl::Passing(_) | NoControl::Unknown(_)) => {}
                         Err(error) => {
                             tracing::error!(call, reason = error.reason(), "the call cannot be rejected");
                             break;
@@ -313,14 +347,25 @@ struct Parts<'p> {
 impl Parts<'_> {
     fn carrier(self, call: String, endpoint: &Arc<Endpoint>) -> Carrier {
         let Self { config, state, news, commands, stay } = self;
-        let settings = Settings::of(config, state);
+        let settings = Settings { price: endpoint.price(), ..Settings::of(config, state) };
         let is_ringing = settings.is_ringing;
-        let session = LiveSession::new(settings);
         // Its caller is heard at the provider.
         let (_, said) = mpsc::channel(1);
         let telephone = Telephone::new(call, Arc::clone(endpoint), stay);
         let provider = Provider::Remote(Arc::clone(endpoint));
-        Carrier::new(session, provider, news, commands, said).of_telephone(telephone, is_ringing)
+        let carrier = match endpoint.surface() {
+            LineSurface::Live { backend } => {
+                let delegate = config.voice.as_ref().and_then(|voice| voice.delegate.as_ref());
+                let tool = delegate.and_then(|delegate| format!("agents.{delegate}").parse().ok());
+                let backend = match tool {
+                    Some(tool) => Backend::Agent { tool: config.tools.model_name(&tool) },
+                    None => Backend::Hosted { model: backend.clone().unwrap_or_default() },
+                };
+                Carrier::new(DuplexSession::new(settings, backend), provider, news, commands, said)
+            }
+            LineSurface::Realtime => Carrier::new(LiveSession::new(settings), provider, news, commands, said),
+        };
+        carrier.of_telephone(telephone, is_ringing)
     }
 }
 
@@ -330,9 +375,45 @@ fn place(request: &AgentRequest) -> Option<(&str, &str)> {
     text("line").zip(text("call_id").filter(|call| is_call_id(call)))
 }
 
+impl Telephones {
+    /// Asks the provider of a call to have it taken to an address.
+    async fn refer(&self, request: &AgentRequest, target: &str) -> Result<(), NotTransferred> {
+        let found = place(request).and_then(|(line, call)| Some((self.lines.get(line)?, call)));
+        let Some((line, call)) = found else {
+            let message = "no line of this process has the call: nobody can transfer it";
+            return Err(NotTransferred::Passing(message.to_owned()));
+        };
+        let called = request.user.get("called").and_then(Value::as_str).unwrap_or_default();
+        let allowed = line.settings.numbers.get(called).map(|answerer| answerer.transfer_to.as_slice());
+        if !allowed.is_some_and(|patterns| patterns.iter().any(|pattern| pattern.matches(target))) {
+            let name = &line.name;
+            return Err(NotTransferred::Refused(format!(
+                "calls to {called} may not be transferred there: add the address to `transfer_to` of the number in \
+                 `[voice.lines.{name}]`"
+            )));
+        }
+        let answer = line.endpoint.control(call, &Control::Refer(target.to_owned())).await;
+        answer.map_err(|refused| match refused {
+            NoControl::Gone(reason) | NoControl::Key(reason) | NoControl::Refused(reason) => {
+                NotTransferred::Failed(reason)
+            }
+            NoControl::Passing(reason) => NotTransferred::Passing(reason),
+            NoControl::Unknown(reason) => NotTransferred::Unknown(reason),
+        })
+    }
+}
+
 impl Switchboard for Telephones {
     fn has_line(&self, request: &AgentRequest) -> bool {
         place(request).is_some_and(|(line, _)| self.lines.contains_key(line))
+    }
+
+    fn transfer<'t>(
+        &'t self,
+        request: &'t AgentRequest,
+        transfer: &'t Transfer,
+    ) -> Pin<Box<dyn Future<Output = Result<(), NotTransferred>> + Send + 't>> {
+        Box::pin(self.refer(request, &transfer.target))
     }
 
     fn connect(&self, call: OpenCall) {

@@ -1,7 +1,7 @@
 //! Documents of runs: where one stands, its line in a listing, what came of a replay.
 
 use dalsegno_core::{AgentResponse, AgentState, Gate, OperationId, RunId, Status, Usage};
-use dalsegno_history::{Inspection, Latest, OperationView, ReplayReport, WaitingOperation};
+use dalsegno_history::{Inspection, Latest, Moment, OperationView, ReplayReport, WaitingOperation};
 use dalsegno_runtime::{RunEnd, RunReport};
 use dalsegno_store::{Foreign, RunStatus, RunSummary};
 use serde::Serialize;
@@ -233,6 +233,9 @@ pub struct Shown<'i> {
     /// The operations in full, where they were asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     operations: Option<Vec<Value>>,
+    /// What was said and done in a call, in order; none for a run that is no call.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    call: Vec<Moment>,
     events: Vec<Event>,
     #[serde(skip_serializing_if = "Option::is_none")]
     state: Option<&'i AgentState>,
@@ -244,11 +247,18 @@ impl<'i> Shown<'i> {
         Self {
             standing: Standing::of(inspection, lineage),
             operations: None,
+            call: Vec::new(),
             events: Events::of(inspection.summary.run, &inspection.records)
                 .filter(|event| step.is_none_or(|step| event.is_of(step)))
                 .collect(),
             state: with_state.then_some(&inspection.state),
         }
+    }
+
+    /// The same with what was said and done in the call that the run is.
+    #[must_use]
+    pub fn with_call(self, call: Vec<Moment>) -> Self {
+        Self { call, ..self }
     }
 
     /// The same with the operations in full: of one step or of all, and of these one with its parts or all.

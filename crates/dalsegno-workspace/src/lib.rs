@@ -81,11 +81,11 @@ pub use schema::{FileKind, UnknownFileKind, schema};
 pub use section::Located;
 pub use settings::{
     ACCESS_SCOPES, Access, Answerer, AwsKeyBinding, CommandBinding, DailyBudget, DispatchSettings,
-    EndpointBinding, EnvValue, FileGrant, HttpBinding, Lifetime, MemoryBinding, ModelBinding, OAuthBinding,
-    OAuthGrant, OIDC_ALGORITHMS, OidcSettings, OidcSignIn, OidcTenant, PromptCache, Provider, RemoteBinding,
-    SecretCommand, SecretGrant, SecretRef, SecretStoreBinding, ServeSettings, ServerBinding, ServerLimits,
-    ServerPermissions, Settings, StoreKey, TelemetrySettings, Telephone, TenantGrants, TenantKey, TlsFiles,
-    ToolFiles, VoiceLine, is_number,
+    EndpointBinding, EnvValue, FileGrant, HttpBinding, Lifetime, LineSurface, MemoryBinding, ModelBinding,
+    OAuthBinding, OAuthGrant, OIDC_ALGORITHMS, OidcSettings, OidcSignIn, OidcTenant, PromptCache, Provider,
+    RemoteBinding, SecretCommand, SecretGrant, SecretRef, SecretStoreBinding, ServeSettings, ServerBinding,
+    ServerLimits, ServerPermissions, Settings, StoreKey, TelemetrySettings, Telephone, TenantGrants,
+    TenantKey, TlsFiles, ToolFiles, TransferPattern, VoiceLine, is_number,
 };
 pub use source::{Position, SourceFile};
 pub use tenant::{Destination, Features, NoTenant, OfAgent, Refer, Tenant, ToolkitSettings};

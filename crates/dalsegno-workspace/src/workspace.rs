@@ -16,7 +16,10 @@ use crate::in_code::InCode;
 use crate::lock::{Lock, LockRead, LockedServer};
 use crate::place::Place;
 use crate::report::Report;
-use crate::settings::{self, KeysPlace, ModelBinding, SecretRef, Settings, SettingsRead};
+
+use crate::settings::{
+    self, KeysPlace, LineSurface, ModelBinding, SecretRef, Settings, SettingsRead, VoiceLine,
+};
 use crate::source::SourceFile;
 use crate::tenant::{self, ReadTenants, Tenant};
 use crate::toolkit::{self, ToolkitFile};
@@ -167,6 +170,8 @@ impl Workspace {
         if let Some(settings) = known {
             check_triggers(settings, &agents, &tenants, &mut loaded);
             check_numbers(settings, &agents, &tenants, &mut loaded);
+            check_backends(settings, &agents, &mut loaded);
+            check_line_prices(settings, &agents, &tenants, &mut loaded);
         }
         let (toolkits, tenants, mut broken) = (
             toolkits.sound,
@@ -452,9 +457,64 @@ fn check_numbers(settings: &Settings, agents: &ReadAgents, tenants: &ReadTenants
     let is_mute =
         |name: &str| agents.sound.iter().any(|(known, agent)| known.as_str() == name && !agent.takes_calls());
     let speaking = names.iter().copied().filter(|name| !is_mute(name)).collect();
+    let refers = tenants
+        .sound
+        .iter()
+        .filter_map(|(name, tenant)| Some((name.as_str(), tenant.features.refer.as_ref()?)));
+    let refers = refers.collect();
     let tenants = tenants.sound.keys().chain(&tenants.broken).map(String::as_str).collect();
-    let found: Vec<_> =
-        telephones().flat_map(|telephone| telephone.check(&source, (&names, &speaking, &tenants))).collect();
+    let found: Vec<_> = telephones()
+        .flat_map(|telephone| telephone.check(&source, (&names, &speaking, &tenants), &refers))
+        .collect();
+    loaded.warn(found);
+}
+
+/// Reports the numbers whose calls nobody would work for: their live model asks for no tools itself.
+fn check_backends(settings: &Settings, agents: &ReadAgents, loaded: &mut Loaded) {
+    let Some(source) = loaded.source(Path::new(SETTINGS_FILE)).cloned() else { return };
+    let is_alone = |line: &&VoiceLine| line.surface == LineSurface::Live { backend: None };
+    let telephones = settings.lines.values().filter(is_alone).filter_map(|line| line.telephone.as_ref());
+    let found = telephones.flat_map(|telephone| &telephone.numbers).filter_map(|(number, answerer)| {
+        let name = &answerer.agent.value;
+        if agents.sound.get(name)?.delegate().is_some() {
+            return None;
+        }
+        let problem = format!("nobody does the work of the agent `{name}` in calls to {number}");
+        let warning = Diagnostic::new(Code::MissingKey, Severity::Warning, source.file(), problem);
+        let warning = warning.at(&source, answerer.agent.span.clone());
+        let warning = warning.with_label(format!("calls to {number} are rejected"));
+        Some(warning.with_help(
+            "add `backend_model` to the line, or `delegate = \"NAME\"` to `[voice]` in the agent's file",
+        ))
+    });
+    let found = found.collect();
+    loaded.warn(found);
+}
+
+/// Reports the lines without a price over which a bound on the cost would not hold.
+fn check_line_prices(settings: &Settings, agents: &ReadAgents, tenants: &ReadTenants, loaded: &mut Loaded) {
+    let Some(source) = loaded.source(Path::new(SETTINGS_FILE)).cloned() else { return };
+    let unpriced = || settings.lines.iter().filter(|(_, line)| line.price.is_none());
+    let warned = |problem: String| {
+        let warning = Diagnostic::new(Code::MissingPrice, Severity::Warning, source.file(), problem);
+        warning.with_help(
+            "add `price = { input = …, output = … }` to the line, in US dollars for a million tokens",
+        )
+    };
+    let bounded = tenants.sound.iter().find(|(_, tenant)| tenant.max_cost_nano_usd_per_day.is_some());
+    let of_tenant = bounded.zip(unpriced().next()).map(|((tenant, _), (line, _))| {
+        warned(format!("the tenant `{tenant}` has a daily budget, and the line `{line}` has no `price`"))
+    });
+    let telephones = unpriced().filter_map(|(_, line)| line.telephone.as_ref());
+    let of_agents = telephones.flat_map(|telephone| telephone.numbers.values()).filter_map(|answerer| {
+        let name = &answerer.agent.value;
+        agents.sound.get(name)?.limits.max_cost_nano_usd?;
+        let problem =
+            format!("the agent `{name}` bounds its cost, and the line that it answers has no `price`");
+        let warning = warned(problem).at(&source, answerer.agent.span.clone());
+        Some(warning.with_label("`max_cost_usd` holds for no call here"))
+    });
+    let found = of_tenant.into_iter().chain(of_agents).collect();
     loaded.warn(found);
 }
 

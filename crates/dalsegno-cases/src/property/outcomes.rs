@@ -114,6 +114,7 @@ impl<'c> Inventor<'c> {
             Kind::Http => Asked::Http(name()),
             // A mail to several people is answered by what is given for each of them.
             Kind::Mail => Asked::Mail(question.name.split(", ").next().unwrap_or_default().to_owned()),
+            Kind::Transfer => Asked::Transfer(name()),
             Kind::Agent => Asked::Agent(name()),
             Kind::Model | Kind::Person | Kind::Timer => return None,
         };
@@ -247,6 +248,7 @@ impl Material<'_> {
             Request::MemoryCreate(_)
             | Request::MemoryTraverse(_)
             | Request::Email(_)
+            | Request::Transfer(_)
             | Request::ModelCompletion(_)
             | Request::Input(_)
             | Request::Timer(_) => plain(None, None),

@@ -98,6 +98,7 @@ fn result(result: &CaseResult) -> Value {
         Asked::Memory(name) => ("memory", name),
         Asked::Http(name) => ("http", name),
         Asked::Mail(name) => ("mail", name),
+        Asked::Transfer(name) => ("transfer", name),
         Asked::Agent(name) => ("agent", name),
     };
     let mut value = json!({ key: name, "with": result.with });

@@ -64,6 +64,7 @@ async fn whole(
     let is_full = args.full || only.is_some();
     if context.format == Format::Json {
         let shown = Shown::of(&inspection, lineage, args.state, args.step);
+        let shown = shown.with_call(journal.moments(run).await?);
         output.document(&if is_full { shown.with_operations(&inspection, args.step, only) } else { shown });
         return Ok(Exit::Done);
     }

@@ -7,7 +7,7 @@ use dalsegno_history::Journal;
 use dalsegno_runtime::{Cancelled, Engine};
 use dalsegno_store::{RunFilter, RunStatus, RunSummary};
 use dalsegno_voice::{Line, LineError, Telephones};
-use dalsegno_workspace::{VoiceLine, Workspace};
+use dalsegno_workspace::{LineSurface, VoiceLine, Workspace};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -101,7 +101,7 @@ fn open_call(journal: &Journal, run: &RunSummary, request: &AgentRequest) -> Opt
     let surface = request.surface?;
     let text = |key: &str| request.user.get(key).and_then(Value::as_str).map(str::to_owned);
     // What a person types as `--user` says nothing of a telephone.
-    let of_telephone = |key: &str| text(key).filter(|_| surface == Surface::Telephone);
+    let of_telephone = |key: &str| text(key).filter(|_| surface.outlives_its_process());
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let now = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
     Some(OpenCall {
@@ -152,31 +152,41 @@ pub(super) async fn check(args: &CallCheckArgs, context: &mut Context<'_>) -> Re
     problems.extend(unanswered(&workspace, settings));
     let provider = line.look().await;
     let (shown, is_there) = match &provider {
+        Ok(()) if matches!(settings.surface, LineSurface::Live { .. }) => ("takes the key".to_owned(), true),
         Ok(()) => (format!("opens a session of {}", settings.model), true),
         Err(reason) => (reason.clone(), false),
     };
     problems.extend(provider.err());
     let numbers = settings.telephone.iter().flat_map(|telephone| &telephone.numbers);
     let numbers: Vec<_> = numbers
-        .map(|(number, answerer)| (number, answerer.agent.value.to_string(), answerer.tenant.value.clone()))
+        .map(|(number, answerer)| {
+            let transfer_to: Vec<_> = answerer.transfer_to.iter().map(ToString::to_string).collect();
+            (number, answerer.agent.value.to_string(), answerer.tenant.value.clone(), transfer_to)
+        })
         .collect();
     let webhook = settings.telephone.as_ref().map(|_| format!("/voice/{}", args.line));
     let output = &mut *context.output;
     if context.format == Format::Json {
         let numbers: Vec<_> = numbers
             .iter()
-            .map(|(number, agent, tenant)| json!({ "number": number, "agent": agent, "tenant": tenant }))
+            .map(|(number, agent, tenant, transfer_to)| {
+                json!({ "number": number, "agent": agent, "tenant": tenant, "transfer_to": transfer_to })
+            })
             .collect();
         output.document(&json!({
-            "line": args.line, "model": settings.model, "provider": is_there, "webhook": webhook,
+            "line": args.line, "surface": settings.surface.name(), "model": settings.model, "priced": settings.price.is_some(), "provider": is_there, "webhook": webhook,
             "numbers": numbers, "problems": problems,
         }));
     } else {
         let mut rows = vec![["provider".to_owned(), shown]];
         rows.extend(webhook.map(|address| ["webhook".to_owned(), format!("POST {address}")]));
-        rows.extend(numbers.into_iter().map(|(number, agent, tenant)| {
+        rows.extend(numbers.into_iter().map(|(number, agent, tenant, transfer_to)| {
             let of = if tenant == Workspace::DEFAULT_TENANT { String::new() } else { format!(" ({tenant})") };
-            [number.clone(), format!("{agent}{of}")]
+            let to = match transfer_to.as_slice() {
+                [] => String::new(),
+                to => format!(", transfers to {}", to.join(", ")),
+            };
+            [number.clone(), format!("{agent}{of}{to}")]
         }));
         for line in table(["LINE", &args.line], &rows, output.stdout.terminal.room) {
             output.stdout.line(line);

@@ -56,6 +56,8 @@ pub(super) fn engine(error: &EngineError) -> ErrorClass {
         EngineError::Model { .. } => ErrorClass::new(Exit::BadInput, "no_model"),
         EngineError::NoVoice { .. } => ErrorClass::new(Exit::BadInput, "no_voice")
             .with_help("add `[voice]` to the agent's file, and look at it with `dalsegno check`"),
+        EngineError::Budget { .. } => ErrorClass::new(Exit::Failed, "budget")
+            .with_help("wait until it renews, or raise it in dalsegno.toml or the tenant's file"),
         EngineError::NoLine { .. } => ErrorClass::new(Exit::BadInput, "no_line")
             .with_help("start `dalsegno serve` with its line in dalsegno.toml, or end the call with `dalsegno call hangup`"),
         EngineError::NoCall { .. } => ErrorClass::new(Exit::BadInput, "no_call")

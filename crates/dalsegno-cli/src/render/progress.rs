@@ -319,6 +319,7 @@ fn style_of(outcome: &Outcome) -> Option<Style> {
         | Outcome::MemoryTraversed(_)
         | Outcome::ToolReturned(_)
         | Outcome::EmailSent(_)
+        | Outcome::TransferRequested
         | Outcome::InputGiven(_)
         | Outcome::TimerFired => None,
         Outcome::ApiAnswered(response) => (response.status >= 400).then_some(Style::Red),
@@ -372,6 +373,7 @@ pub(crate) fn outcome_line(outcome: &Outcome, width: usize) -> String {
             brief(&format!("{} {}", response.status, gist(&response.body)), width)
         }
         Outcome::EmailSent(_) => "taken by the mail server".to_owned(),
+        Outcome::TransferRequested => "asked for: the end of the call shows whether it was made".to_owned(),
         Outcome::Failed(failure) => {
             let detail = failure.detail.as_ref().map(|detail| format!(" · cause: {detail}"));
             let line =

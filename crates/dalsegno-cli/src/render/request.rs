@@ -70,6 +70,7 @@ fn raw(request: &Request) -> Vec<String> {
                 field("html", html, &mut lines);
             }
         }
+        Request::Transfer(transfer) => lines.push(format!("to: {}", transfer.target)),
         Request::AgentCall(call) => {
             field("text", &call.text, &mut lines);
             if !call.data.is_null() {

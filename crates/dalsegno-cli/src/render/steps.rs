@@ -265,7 +265,10 @@ pub(crate) fn content(outcome: &Outcome, lines: &mut Vec<String>) {
         Outcome::MemoryTraversed(walked) => {
             value_lines(&serde_json::to_value(walked).unwrap_or_default(), lines);
         }
-        Outcome::MemoryCreated(_) | Outcome::EmailSent(_) | Outcome::TimerFired => {}
+        Outcome::MemoryCreated(_)
+        | Outcome::EmailSent(_)
+        | Outcome::TransferRequested
+        | Outcome::TimerFired => {}
     }
 }
 
@@ -406,6 +409,7 @@ fn request_line(request: &Request) -> String {
         Request::ToolCall(call) => gist(&call.parameters),
         Request::ApiCall(call) => call.body.as_ref().map_or_else(String::new, |body| gist(&body.value)),
         Request::Email(mail) => mail.subject.clone(),
+        Request::Transfer(transfer) => format!("to {}", transfer.target),
     }
 }
 

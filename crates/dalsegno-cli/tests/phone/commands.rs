@@ -95,3 +95,14 @@ fn a_line_is_checked_with_its_provider_its_secrets_and_its_numbers() {
     let told = world.workspace.dalsegno(&["call", "check", "frnt"]);
     assert!(told.contains("did you mean `front`?"), "{told}");
 }
+
+#[test]
+fn a_line_of_a_live_model_that_hears_while_it_speaks_is_checked_by_its_key_alone() {
+    let world = World::on("live");
+    let told = world.workspace.succeed(&["call", "check", "front"]);
+    assert!(told.contains("takes the key"), "{told}");
+    assert_eq!(world.live.book().sessions, 0, "a session would cost something");
+    world.workspace.write("key", "sk-another");
+    let told = world.workspace.dalsegno(&["call", "check", "front"]);
+    assert!(!told.starts_with("exit code: 0") && told.contains("401"), "{told}");
+}

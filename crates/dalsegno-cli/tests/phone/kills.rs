@@ -6,7 +6,7 @@ use dalsegno_testkit::{LiveAnswer, LiveStage, LiveTelephone};
 use serde_json::json;
 
 use crate::talk::evening;
-use crate::world::{Served, World};
+use crate::world::{SURFACES, Served, World};
 
 /// A moment of a call.
 type Moment = (&'static str, fn(&LiveTelephone) -> bool);
@@ -32,9 +32,10 @@ fn kills() -> usize {
 #[test]
 fn a_process_that_is_killed_at_any_moment_doubles_no_effect_and_another_one_has_the_call() {
     let mut slowest = std::time::Duration::ZERO;
-    for number in 0..kills() {
+    for (number, surface) in (0..kills()).flat_map(|number| SURFACES.map(|surface| (number, surface))) {
         let (name, moment) = MOMENTS[number % MOMENTS.len()];
-        let world = World::new();
+        let name = format!("{surface}: {name}");
+        let world = World::on(surface);
         let call = "rtc_1";
         let first = Served::start(&world.workspace);
         let webhook = world.rings(call, evening());

@@ -3,10 +3,13 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 mod commands;
+mod costs;
+mod delegates;
 mod inputs;
 mod kills;
 #[path = "../cli/support.rs"]
 #[allow(dead_code, unused_macros, unused_imports, reason = "some of it is for other tests")]
 mod support;
 mod talk;
+mod transfers;
 mod world;

@@ -3,7 +3,7 @@
 use dalsegno_testkit::{LiveAnswer, LiveStage};
 use serde_json::json;
 
-use crate::world::{Served, World};
+use crate::world::{SURFACES, Served, World};
 
 /// A conversation with a tool of each class.
 pub(crate) fn evening() -> Vec<LiveAnswer> {
@@ -18,7 +18,33 @@ pub(crate) fn evening() -> Vec<LiveAnswer> {
 
 #[test]
 fn a_number_rings_and_an_agent_answers_with_its_tools() {
-    let world = World::new();
+    for surface in SURFACES {
+        answers_with_its_tools(surface);
+    }
+}
+
+/// The session with which a call was answered: the system prompt, the model and the names of the tools.
+fn accepted(world: &World, surface: &str) -> (String, String, Vec<String>) {
+    let body = world.live.book().controls[0].body.clone();
+    let (session, tools) = match surface {
+        "live" => {
+            let session = &body["session"];
+            let backend = &session["delegation"]["responses"];
+            assert_eq!(
+                (&backend["model"], &backend["instructions"]),
+                (&json!("gpt-5.2"), &session["instructions"])
+            );
+            (session, &backend["tools"])
+        }
+        _ => (&body, &body["tools"]),
+    };
+    let text = |key: &str| session[key].as_str().unwrap().to_owned();
+    let names = tools.as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap().to_owned());
+    (text("instructions"), text("model"), names.collect())
+}
+
+fn answers_with_its_tools(surface: &str) {
+    let world = World::on(surface);
     let server = Served::start(&world.workspace);
     let webhook = world.rings("rtc_1", evening());
     assert_eq!(server.deliver(&webhook).unwrap(), (200, "{\"result\":\"started\"}".to_owned()));
@@ -27,12 +53,10 @@ fn a_number_rings_and_an_agent_answers_with_its_tools() {
     world.live.says("rtc_1", "A table for two, please.");
     world.until_call("rtc_1", |call| call.words().contains(&"It is done."));
     assert_eq!(world.asked("rtc_1", "accept"), [200]);
-    let book = world.live.book();
-    let accepted = &book.controls[0].body;
-    assert_eq!(accepted["instructions"], "You are the desk of default. +4915112345678 calls.");
-    assert_eq!(accepted["model"], "gpt-realtime-2.1");
-    let names = accepted["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap());
-    assert_eq!(names.collect::<Vec<_>>(), ["book", "find", "text"]);
+    let (instructions, model, tools) = accepted(&world, surface);
+    assert_eq!(instructions, "You are the desk of default. +4915112345678 calls.");
+    assert_eq!(model, if surface == "live" { "gpt-live-1" } else { "gpt-realtime-2.1" });
+    assert_eq!(tools, ["book", "find", "text"]);
     assert_eq!(world.call("rtc_1").not_found, 1, "right after it was accepted its session is not there");
     world.live.hangs_up("rtc_1");
     let runs = world.until_over();

@@ -26,7 +26,7 @@ pub use self::plan::{
     StepAction, Wait,
 };
 pub(crate) use self::price::Cost;
-pub use self::price::{LongContext, Price, Rates};
+pub use self::price::{LivePrice, LongContext, Price, Rates};
 pub use self::rules::first_rule_met;
 pub use self::toolkits::{ToolDocument, ToolDocuments, ToolOwner};
 pub use self::tools::{OnFailure, OnIndeterminate, PartTerms, Tool, ToolKind, Toolbox, Verify};

@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
+use crate::live::LiveTokens;
 use crate::reply::TokenDetails;
 
 /// What a model costs: its tokens, in millionths of a US dollar for a million of them, and the searches of its provider.
@@ -96,6 +97,46 @@ impl Price {
     pub(crate) fn most(&self, input_tokens: u64, output_tokens: u64) -> Cost {
         let rates = self.rates(input_tokens);
         Cost::of([(input_tokens, rates.dearest_input()), (output_tokens, rates.output)])
+    }
+}
+
+/// What the live model of a line costs, in millionths of a US dollar for a million tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LivePrice {
+    /// Tokens of text that it reads.
+    pub input: u64,
+    /// Tokens of text of its responses.
+    pub output: u64,
+    /// Tokens of text that it reads and the provider had in its cache; those of `input` when absent.
+    pub cached_input: Option<u64>,
+    /// Tokens of sound that it reads; those of `input` when absent.
+    pub audio_input: Option<u64>,
+    /// Tokens of sound of its responses; those of `output` when absent.
+    pub audio_output: Option<u64>,
+    /// Tokens of sound that it reads and the provider had in its cache; those of `audio_input` when absent.
+    pub cached_audio_input: Option<u64>,
+}
+
+impl LivePrice {
+    /// What a response cost, in billionths of a US dollar, rounded up. Counts that do not fit together are lowered: no more tokens were
+    /// sound, or cached, than there were.
+    pub fn nano_usd(&self, tokens: &LiveTokens) -> u64 {
+        let LiveTokens { input, output, details, audio, .. } = tokens;
+        let audio_input = audio.input.min(*input);
+        let audio_cached = audio.cached_input.min(audio_input);
+        let audio_output = audio.output.min(*output);
+        let text = input - audio_input;
+        let text_cached = details.cached_input_tokens.saturating_sub(audio_cached).min(text);
+        let of_audio = self.audio_input.unwrap_or(self.input);
+        let cost = Cost::of([
+            (text - text_cached, self.input),
+            (text_cached, self.cached_input.unwrap_or(self.input)),
+            (audio_input - audio_cached, of_audio),
+            (audio_cached, self.cached_audio_input.unwrap_or(of_audio)),
+            (output - audio_output, self.output),
+            (audio_output, self.audio_output.unwrap_or(self.output)),
+        ]);
+        cost.nano_usd()
     }
 }
 

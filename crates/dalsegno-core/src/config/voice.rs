@@ -6,7 +6,7 @@ use alloc::string::String;
 use dalsegno_expr::Template;
 use serde::{Deserialize, Serialize};
 
-use crate::id::ToolName;
+use crate::id::{AgentName, ToolName};
 
 /// How an agent behaves in a call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -25,6 +25,10 @@ pub struct VoiceSettings {
     pub after_hangup: AfterHangup,
     /// The longest time of a call, in milliseconds.
     pub max_duration_ms: u64,
+    /// The agent that works for a live model which hears while it speaks and asks for no tools itself: what such a model leaves to others
+    /// is a child run of that agent. It is one that this agent may call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delegate: Option<AgentName>,
     /// What differs for single tools.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tools: BTreeMap<ToolName, VoiceTool>,
@@ -43,6 +47,7 @@ impl Default for VoiceSettings {
             defer_after_ms: 10_000,
             after_hangup: AfterHangup::Deny,
             max_duration_ms: 30 * 60 * 1_000,
+            delegate: None,
             tools: BTreeMap::new(),
         }
     }

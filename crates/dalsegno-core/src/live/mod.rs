@@ -5,6 +5,6 @@ mod news;
 mod state;
 
 pub use command::{CommandKind, LiveCommand};
-pub use news::{EndedBy, LiveNews, LiveTokens, ResponseEnd, Surface, TEXT_BYTES_MAX};
+pub use news::{AudioTokens, EndedBy, LiveNews, LiveTokens, ResponseEnd, Surface, TEXT_BYTES_MAX};
 pub(crate) use state::{Answered, Arrival, Digits, HangsUp, Line, Over, Stage, Work};
 pub use state::{Live, LiveCall};

@@ -234,9 +234,34 @@ pub struct LiveTokens {
     /// What some of them were.
     #[serde(default, skip_serializing_if = "TokenDetails::is_empty")]
     pub details: TokenDetails,
+    /// Which of them were sound.
+    #[serde(default, skip_serializing_if = "AudioTokens::is_none")]
+    pub audio: AudioTokens,
     /// Whether no provider counted them: then they are estimated.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub estimated: bool,
+    /// What the response cost by the price of the line when it was counted, in billionths of a US dollar; none where the line has no
+    /// price.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_nano_usd: Option<u64>,
+}
+
+/// The tokens of a response that were sound, among all of them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct AudioTokens {
+    /// Those that the live model read.
+    pub input: u64,
+    /// Those of them that the provider had in its cache.
+    pub cached_input: u64,
+    /// Those of the response.
+    pub output: u64,
+}
+
+impl AudioTokens {
+    fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// How a response ended.
@@ -266,7 +291,7 @@ pub enum EndedBy {
 impl Surface {
     /// Says whether the call continues at the provider while no process carries it.
     pub const fn outlives_its_process(self) -> bool {
-        matches!(self, Self::Telephone)
+        matches!(self, Self::Telephone | Self::Duplex)
     }
 }
 
@@ -282,4 +307,7 @@ pub enum Surface {
     Telephone,
     /// The agent's own model plays the live model.
     Model,
+    /// The caller's telephone is connected with a session of a live model that hears while it speaks, and stays so without this process. It
+    /// decides itself when to speak; another model of the provider works with the tools, and its responses are those of the call.
+    Duplex,
 }

@@ -23,6 +23,12 @@ pub struct Live {
     /// When the call began.
     pub(crate) began: Timestamp,
     pub(crate) line: Line,
+    /// The live model hears while it speaks: nobody waits for silence.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub(crate) duplex: bool,
+    /// The time of what a step has looked at last.
+    #[serde(default)]
+    pub(crate) looked_at: Timestamp,
     /// What has come and no step has looked at, in the order of the journal.
     pub(crate) arrivals: Vec<(Timestamp, Arrival)>,
     /// Calls that have no output, or whose result follows.
@@ -53,6 +59,9 @@ pub struct Live {
     /// The live model hangs up, once its last words were played.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) hangs_up: Option<HangsUp>,
+    /// Since when the call is being transferred, as far as anybody knows: its provider was asked for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) transfer: Option<Timestamp>,
     /// The agent ends the call.
     pub(crate) closing: Option<Over>,
     /// The call is over, and the run ends when its effects have their outcomes.
@@ -76,8 +85,12 @@ pub(crate) enum Arrival {
     News(LiveNews),
     /// An operation has its outcome.
     Settled(OperationId),
+    /// A part of a declarative tool has its outcome.
+    Part(OperationId),
     /// An operation waits at a gate.
     Gated(OperationId),
+    /// Somebody answered at an operation's gate, and it may go on.
+    Answered(OperationId),
 }
 
 /// One call of a tool by the live model.
@@ -168,6 +181,16 @@ pub(crate) struct Talk {
     /// The response whose words are being played to the caller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) sounding: Option<String>,
+    /// How many turns the caller has had after the first one. What is said or pressed before the model has spoken again belongs to the same
+    /// turn.
+    #[serde(default)]
+    pub(crate) turns: u64,
+    /// The model has begun to speak since the caller's last turn began.
+    #[serde(default)]
+    pub(crate) replied: bool,
+    /// A response has begun that the live model has not told the caller of.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub(crate) untold: bool,
 }
 
 /// A call of `call.hang_up`, which has no output as long as it may come to the end of the call.
@@ -180,6 +203,9 @@ pub(crate) struct HangsUp {
     pub(crate) response: String,
     /// When that response completed.
     pub(crate) since: Option<Timestamp>,
+    /// The live model has said something since then.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub(crate) said: bool,
 }
 
 /// Keys that the caller pressed.
@@ -204,6 +230,8 @@ impl Live {
     pub(crate) fn begin(at: Timestamp, greeting: Option<String>) -> Self {
         Self {
             began: at,
+            duplex: false,
+            looked_at: at,
             line: Line::Waiting,
             arrivals: Vec::new(),
             calls: Vec::new(),
@@ -220,6 +248,7 @@ impl Live {
             joined: 0,
             bytes: 0,
             hangs_up: None,
+            transfer: None,
             closing: None,
             over: None,
         }
@@ -261,6 +290,21 @@ impl Live {
         self.over.is_some()
     }
 
+    /// How many turns the caller has had after the first one.
+    pub(crate) fn turns(&self) -> u64 {
+        self.talk.turns
+    }
+
+    /// Says whether the call may be transferred now: it goes on, and is not on its way to somebody else.
+    pub(crate) fn may_be_transferred(&self) -> bool {
+        self.transfer.is_none() && self.closing.is_none() && self.over.is_none()
+    }
+
+    /// Says whether the call is being transferred as far as anybody knows, or was until it ended.
+    pub fn is_transferred(&self) -> bool {
+        self.transfer.is_some()
+    }
+
     /// Says whether something waits for a step: something has come, or the call is over and nothing is under way.
     pub(crate) fn has_more(&self, pending: &[Pending]) -> bool {
         let is_under_way = || pending.iter().any(|pending| pending.outcome.is_none());
@@ -272,6 +316,12 @@ impl Live {
         let ends =
             |(_, arrival): &(Timestamp, Arrival)| matches!(arrival, Arrival::News(LiveNews::Ended { .. }));
         self.over.is_some() || self.arrivals.iter().any(ends)
+    }
+
+    /// Says whether a part of a declarative tool has an outcome that no step has looked at, or an operation an answer.
+    pub(crate) fn has_not_looked_at(&self, operation: OperationId) -> bool {
+        let of_it = [Arrival::Part(operation), Arrival::Answered(operation)];
+        self.arrivals.iter().any(|(_, arrival)| of_it.contains(arrival))
     }
 
     /// Says whether more news may wait for a step.

@@ -222,6 +222,7 @@ impl Tool {
             | Request::ToolCall(_)
             | Request::ApiCall(_)
             | Request::Email(_)
+            | Request::Transfer(_)
             | Request::AgentCall(_)
             | Request::Input(_)
             | Request::Timer(_) => self.terms(),

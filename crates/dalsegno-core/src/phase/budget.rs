@@ -18,14 +18,14 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::think;
-use crate::config::{AgentConfig, Budget, Cost, ModelSettings, Price};
+use crate::config::{AgentConfig, Budget, Cost, Mind, ModelSettings, Price};
 use crate::event::{Failure, FailureCode, Outcome};
 use crate::join::{Join, Pending};
-use crate::live::LiveTokens;
+use crate::live::{LiveTokens, Surface};
 use crate::operation::{AgentCall, ModelCompletion, Operation, Request, Reserved, Terms};
 use crate::reply::ModelReply;
 use crate::response::Usage;
-use crate::state::AgentState;
+use crate::state::{AgentRequest, AgentState};
 
 /// What a reply may take where the settings name no bound and a limit needs one.
 const OUTPUT_TOKENS: u32 = 4_096;
@@ -63,6 +63,7 @@ pub(crate) fn spare(config: &AgentConfig, state: &AgentState, join: &Join) -> Bu
             | Request::ToolCall(_)
             | Request::ApiCall(_)
             | Request::Email(_)
+            | Request::Transfer(_)
             | Request::Input(_)
             | Request::Timer(_) => continue,
         };
@@ -117,6 +118,7 @@ pub(crate) fn share<'r>(requests: impl Iterator<Item = &'r mut Request>, left: B
         | Request::ToolCall(_)
         | Request::ApiCall(_)
         | Request::Email(_)
+        | Request::Transfer(_)
         | Request::Input(_)
         | Request::Timer(_) => None,
     });
@@ -286,16 +288,17 @@ pub(crate) fn of_reply(settings: &ModelSettings, completion: &ModelCompletion, r
     usage
 }
 
-/// What a response of a live model took, by the price that is known.
-pub(crate) fn of_response(price: Option<&Price>, tokens: &LiveTokens) -> Usage {
-    let LiveTokens { input, output, details, estimated } = *tokens;
+/// What a response of a live model took, by the price of its line when it was counted, else by the price that is known.
+fn of_response(price: Option<&Price>, tokens: &LiveTokens) -> Usage {
+    let LiveTokens { input, output, details, audio: _, estimated, cost_nano_usd } = *tokens;
     let cost = price.map(|price| price.cost(input, output, &details)).unwrap_or_default();
     let mut usage = Taken { input, output, cost }.into_usage();
+    usage.cost_nano_usd = cost_nano_usd.unwrap_or(usage.cost_nano_usd);
     usage.model_calls = 1;
     usage.details = details;
     if estimated {
         usage.estimated_tokens = input.saturating_add(output);
-        usage.estimated_cost_nano_usd = cost.nano_usd();
+        usage.estimated_cost_nano_usd = usage.cost_nano_usd;
     }
     usage
 }
@@ -344,6 +347,15 @@ pub(crate) fn charge_child(state: &mut AgentState, call: &AgentCall) {
 }
 
 impl AgentConfig {
+    /// What a response of the live model counts in the usage of the call that this request began, and whether its price is known.
+    pub fn usage_of_response(&self, request: &AgentRequest, tokens: &LiveTokens) -> (Usage, bool) {
+        let own = match &self.mind {
+            Mind::Model(mind) if request.surface == Some(Surface::Model) => mind.model.price.as_ref(),
+            Mind::Model(_) | Mind::Plan(_) => None,
+        };
+        (of_response(own, tokens), own.is_some() || tokens.cost_nano_usd.is_some())
+    }
+
     /// What a model completion of this agent counts in the usage of its run: by its outcome, or, without one, when the run
     /// ends while it is under way. Nothing for other operations.
     pub fn usage_of(&self, operation: &Operation, outcome: Option<&Outcome>) -> Usage {

@@ -25,7 +25,7 @@ use crate::action::{Continuation, open};
 use crate::config::{AgentConfig, Budget, SEMANTICS, Tool, ToolKind};
 use crate::event::{Failure, FailureCode, Outcome, ToolReturn};
 use crate::id::{AgentName, OperationId, Timestamp, ToolName};
-use crate::join::{Begun, Join, Pending};
+use crate::join::{Begun, Join, Pending, Then};
 use crate::operation::{AgentCall, Gate, GateState, Operation, Request, Terms};
 use crate::response::{RunError, RunErrorCode, Status};
 use crate::state::{AgentState, Phase};
@@ -43,8 +43,7 @@ pub(crate) fn advance(config: &AgentConfig, mut state: AgentState) -> Continuati
     };
     let before: BTreeSet<OperationId> = open(&join.operations).collect();
     loop {
-        let came = |pending: &Pending| pending.parent.is_some() && pending.outcome.is_some();
-        if let Some(place) = join.operations.iter().position(came) {
+        if let Some(place) = join.part_that_came() {
             let part = join.operations.remove(place);
             returned(config, part, &mut join, &mut state);
         } else if let Some(place) = join.beginning() {
@@ -151,7 +150,7 @@ fn begin(config: &AgentConfig, place: usize, join: &mut Join, state: &mut AgentS
         join.settle(id, Outcome::Failed(Failure::new(FailureCode::Unavailable, message)));
         return;
     };
-    let (call, at) = (Arc::clone(call), state.now);
+    let (call, at) = (Arc::clone(call), join.time(state.now));
     let given = Given::new(config, id, at, join, state);
     let call =
         Call::begin(declared.document, &call.parameters, &given.context(config, declared.config, state));
@@ -245,7 +244,13 @@ impl Given {
                 id: function_call(id, join).unwrap_or_else(|| id.to_string()),
                 session: state.session_name.clone(),
                 operation: id.to_string(),
-                turn: config.has_second_rules().then(|| state.session.turn()),
+                turn: config.has_second_rules().then(|| {
+                    let heard = match &join.then {
+                        Then::Live(live) => live.turns(),
+                        _ => 0,
+                    };
+                    state.session.turn().saturating_add(heard)
+                }),
             },
             tenant: json!({ "name": state.request.tenant, "settings": settings }),
             now_ms: at.as_millis(),
@@ -390,7 +395,24 @@ fn request(
             let terms = Terms::of_email(&mail, tool.on_indeterminate, tool.parts);
             Ok((Request::Email(Arc::new(mail)), terms, GateState::Open))
         }
+        EffectRequest::Transfer(transfer) => {
+            may_transfer(join)?;
+            let terms = Terms::of_transfer(tool.parts);
+            Ok((Request::Transfer(Arc::new(transfer)), terms, GateState::Open))
+        }
         EffectRequest::Tool(call) => tool_call(config, call, depth, join, state),
+    }
+}
+
+/// Says whether the run is a call that can be transferred now.
+fn may_transfer(join: &Join) -> Result<(), EffectFailure> {
+    let Then::Live(live) = &join.then else {
+        return Err(refused(ErrorCode::NotPermitted, "there is no call that could be transferred"));
+    };
+    // One that has an outcome was not looked at yet.
+    match live.may_be_transferred() && !join.transfers() {
+        true => Ok(()),
+        false => Err(refused(ErrorCode::ActionFailed, "the call is being transferred already, or it ends")),
     }
 }
 
@@ -519,6 +541,16 @@ fn read(semantics: u32, request: &Request, outcome: Outcome) -> EffectOutcome {
         })
     };
     match (request, outcome) {
+        // The end of the call shows whether it was made.
+        (Request::Transfer(_), Outcome::Failed(failure)) if failure.code == FailureCode::Indeterminate => {
+            EffectOutcome::Requested
+        }
+        (Request::Transfer(_), Outcome::Failed(failure)) if failure.code == FailureCode::NotPermitted => {
+            EffectOutcome::Failed(EffectFailure {
+                code: ErrorCode::NotPermitted,
+                ..EffectFailure::from(failure)
+            })
+        }
         (_, Outcome::Failed(failure)) => failed(failure),
         (Request::ApiCall(_), Outcome::ApiAnswered(response)) => EffectOutcome::Response(response),
         // Somebody said that it was done, and perhaps what came of it.
@@ -531,6 +563,9 @@ fn read(semantics: u32, request: &Request, outcome: Outcome) -> EffectOutcome {
             EffectOutcome::Sent { message_id: receipt.message_id }
         }
         (Request::Email(_), Outcome::ToolReturned(_)) => EffectOutcome::Sent { message_id: None },
+        (Request::Transfer(_), Outcome::TransferRequested | Outcome::ToolReturned(_)) => {
+            EffectOutcome::Requested
+        }
         (_, outcome) => {
             let own = own_words(semantics, Some(&outcome));
             match (outcome.into_value(), own) {

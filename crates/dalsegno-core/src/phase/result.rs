@@ -42,6 +42,7 @@ impl Outcome {
             // Only a declarative tool asks for these, and reads them itself.
             Self::ApiAnswered(_)
             | Self::EmailSent(_)
+            | Self::TransferRequested
             | Self::ModelReplied(_)
             | Self::InputGiven(_)
             | Self::TimerFired => Err(missing()),
@@ -71,9 +72,11 @@ impl Outcome {
             Self::AgentReturned(returned) => agent_value(returned),
             Self::InputGiven(value) => Ok(value),
             Self::Failed(failure) => Err(failure),
-            Self::ApiAnswered(_) | Self::EmailSent(_) | Self::ModelReplied(_) | Self::TimerFired => {
-                Err(missing())
-            }
+            Self::ApiAnswered(_)
+            | Self::EmailSent(_)
+            | Self::TransferRequested
+            | Self::ModelReplied(_)
+            | Self::TimerFired => Err(missing()),
         }
     }
 }

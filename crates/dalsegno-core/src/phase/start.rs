@@ -82,6 +82,7 @@ pub(crate) fn recalled(
                 | Outcome::ToolReturned(_)
                 | Outcome::ApiAnswered(_)
                 | Outcome::EmailSent(_)
+                | Outcome::TransferRequested
                 | Outcome::AgentReturned(_)
                 | Outcome::InputGiven(_)
                 | Outcome::TimerFired,

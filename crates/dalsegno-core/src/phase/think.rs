@@ -328,6 +328,7 @@ fn taken(mind: &ModelMind, operations: Vec<Pending>, state: &mut AgentState) -> 
             | Outcome::ToolReturned(_)
             | Outcome::ApiAnswered(_)
             | Outcome::EmailSent(_)
+            | Outcome::TransferRequested
             | Outcome::AgentReturned(_)
             | Outcome::InputGiven(_)
             | Outcome::TimerFired,

@@ -6,7 +6,13 @@ use dalsegno_core::*;
 use proptest::prelude::*;
 use serde_json::json;
 
-use crate::world::{Call, TOOLS, asked, config};
+use crate::transfer::{NAME as TRANSFER, transfers};
+use crate::world::{Call, TOOLS, asked};
+
+/// The tools that the model asks for.
+fn tool(number: usize) -> &'static str {
+    TOOLS.get(number).map_or(TRANSFER, |(name, _)| name)
+}
 
 /// Something that may happen. What is impossible at its time, such as the end of a response that is not active, is left out.
 #[derive(Debug, Clone)]
@@ -45,7 +51,7 @@ fn happens() -> impl Strategy<Value = Happens> {
         3 => Just(Happens::Speech),
         5 => Just(Happens::Began),
         5 => end.prop_map(Happens::Ended),
-        8 => (0..TOOLS.len(), 0..3_u64).prop_map(|(tool, n)| Happens::Asked { tool, n }),
+        8 => (0..=TOOLS.len(), 0..3_u64).prop_map(|(tool, n)| Happens::Asked { tool, n }),
         1 => any::<usize>().prop_map(Happens::AskedAgain),
         1 => any::<usize>().prop_map(Happens::Withdrawn),
         6 => (any::<usize>(), prop::option::weighted(0.3, code))
@@ -80,7 +86,7 @@ struct Play {
 
 impl Play {
     fn new() -> Self {
-        let mut call = Call::with(config());
+        let mut call = Call::with(transfers());
         call.tell(LiveNews::Connected);
         Self {
             call,
@@ -102,7 +108,7 @@ impl Play {
 
     fn under_way(&self) -> Vec<Operation> {
         let pending = self.call.state.pending().iter();
-        let open = pending.filter(|pending| pending.outcome.is_none());
+        let open = pending.filter(|pending| pending.outcome.is_none() && !pending.operation.is_declarative());
         open.map(|pending| pending.operation.clone()).collect()
     }
 
@@ -143,14 +149,14 @@ impl Play {
                 if let Some(response) = self.active.clone() {
                     let call_id = format!("c{}", self.asked.len());
                     self.asked.push((response.clone(), call_id.clone(), *tool, *n));
-                    if self.call.tell(asked(&response, &call_id, TOOLS[*tool].0, *n)) {
+                    if self.call.tell(asked(&response, &call_id, self::tool(*tool), *n)) {
                         self.known_calls.insert(call_id);
                     }
                 }
             }
             Happens::AskedAgain(which) => {
                 if let Some((response, call_id, tool, n)) = Self::pick(&self.asked, *which) {
-                    self.call.tell(asked(&response, &call_id, TOOLS[tool].0, n + 1));
+                    self.call.tell(asked(&response, &call_id, self::tool(tool), n + 1));
                 }
             }
             Happens::Withdrawn(which) => {
@@ -167,6 +173,9 @@ impl Play {
                     .collect();
                 if let Some(operation) = Self::pick(&free, *which) {
                     let outcome = match code {
+                        None if matches!(operation.request, Request::Transfer(_)) => {
+                            Outcome::TransferRequested
+                        }
                         None => Outcome::ToolReturned(ToolReturn::structured(json!({ "n": which }))),
                         Some(code) => Outcome::Failed(Failure::new(*code, "no")),
                     };
@@ -262,13 +271,22 @@ impl Play {
             }
         }
         assert!(outputs.values().all(|count| *count == 1), "one output each: {outputs:?}");
+        let is_transfer = |one: &&Operation| matches!(one.request, Request::Transfer(_));
+        assert!(self.under_way().iter().filter(is_transfer).count() <= 1, "one transfer at a time");
+        for operation in self.call.operations.iter().filter(is_transfer) {
+            let by = |(response, _, number, n): &(String, String, usize, u64)| {
+                tool(*number) == TRANSFER && matches!(n, 1..=3) && self.completed.contains(response)
+            };
+            assert!(self.asked.iter().any(by), "only a completed response transfers: {operation:?}");
+            assert!(!self.call.concluded.contains_key(&operation.id), "what was sent is never stopped");
+        }
         for operation in &self.call.operations {
-            let call = operation.request.as_tool_call().unwrap();
+            let Request::ToolCall(call) = &operation.request else { continue };
             let changes = matches!(operation.terms.class, EffectClass::Keyed | EffectClass::Unsafe);
             if changes {
                 let n = call.parameters["n"].as_u64().unwrap();
                 let by = |(response, _, tool, asked): &(String, String, usize, u64)| {
-                    TOOLS[*tool].0 == call.tool_name.as_str()
+                    self::tool(*tool) == call.tool_name.as_str()
                         && *asked == n
                         && self.completed.contains(response)
                 };
@@ -308,7 +326,10 @@ impl Play {
                 GateState::Waiting(_) => {
                     self.call.answer(operation.id, Answer::Denied { reason: None, by: None });
                 }
-                GateState::Open | GateState::Answered => self.call.returns(operation.id, json!("late")),
+                GateState::Open | GateState::Answered => match operation.request {
+                    Request::Transfer(_) => self.call.outcome(operation.id, Outcome::TransferRequested),
+                    _ => self.call.returns(operation.id, json!("late")),
+                },
             }
         }
         let closed = self.call.commands.iter().any(|one| matches!(one.kind, CommandKind::Close { .. }));
@@ -348,7 +369,7 @@ proptest! {
             }
             play.happen(happens);
         }
-        let mut again = Call::with(config());
+        let mut again = Call::with(transfers());
         for (event, stays) in play.call.events.clone().into_iter().zip(cuts.iter().cycle()) {
             // What the next event is about must have been asked for.
             let about = match &event.news {

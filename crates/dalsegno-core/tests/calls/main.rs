@@ -6,4 +6,5 @@ mod laws;
 mod origins;
 mod table;
 mod telephone;
+mod transfer;
 mod world;

@@ -1,6 +1,8 @@
 //! Calls of telephones: they ring, are answered, and continue while no process carries them.
 
-use dalsegno_core::{CommandKind, LiveCommand, LiveNews, OperationId, RunErrorCode, Status, Surface};
+use dalsegno_core::{
+    CommandKind, EndedBy, LiveCommand, LiveNews, LiveTokens, OperationId, RunErrorCode, Status, Surface,
+};
 use serde_json::json;
 
 use crate::world::{Call, config};
@@ -41,7 +43,7 @@ fn a_call_that_is_not_answered_within_twenty_seconds_is_missed() {
     call.after(1).tell(LiveNews::Woke);
     let outbox = call.outbox();
     assert!(matches!(&outbox[1].kind, CommandKind::Close { reason } if reason == "missed"), "{outbox:?}");
-    let by = dalsegno_core::EndedBy::Agent;
+    let by = EndedBy::Agent;
     call.tell(LiveNews::Ended { by, reason: "missed".into() });
     let response = call.response.as_ref().unwrap();
     assert_eq!(response.status, Status::Failed);
@@ -63,7 +65,7 @@ fn a_call_that_cannot_be_answered_ends_with_the_reason() {
     let (code, message) = ("invalid_value".to_owned(), "no such model".to_owned());
     call.tell(LiveNews::Refused { command: id, code, message });
     assert!(matches!(&call.outbox()[..], [LiveCommand { kind: CommandKind::Close { .. }, .. }]));
-    call.tell(LiveNews::Ended { by: dalsegno_core::EndedBy::Agent, reason: "x".into() });
+    call.tell(LiveNews::Ended { by: EndedBy::Agent, reason: "x".into() });
     let error = call.response.as_ref().unwrap().error.as_ref().unwrap();
     assert_eq!(error.message, "the call could not be answered: invalid_value: no such model");
 }
@@ -71,7 +73,7 @@ fn a_call_that_cannot_be_answered_ends_with_the_reason() {
 #[test]
 fn a_caller_who_gives_up_before_the_answer_leaves_a_run_that_is_over() {
     let mut call = Call::ringing(config());
-    call.tell(LiveNews::Ended { by: dalsegno_core::EndedBy::Caller, reason: "gave up".into() });
+    call.tell(LiveNews::Ended { by: EndedBy::Caller, reason: "gave up".into() });
     assert_eq!(call.response.as_ref().unwrap().status, Status::Completed);
 }
 
@@ -85,4 +87,26 @@ fn only_a_telephone_outlives_its_process_and_records_say_so_by_name() {
         assert_eq!(serde_json::to_value(surface).unwrap(), json!(name));
         assert_eq!(surface.outlives_its_process(), outlives);
     }
+}
+
+#[test]
+fn what_responses_cost_by_the_price_of_the_line_ends_the_call_at_its_limit() {
+    let mut config = config();
+    config.limits.max_cost_nano_usd = Some(1_000);
+    let mut call = Call::ringing(config);
+    call.take_all();
+    call.tell(LiveNews::Connected);
+    let cost = |nano_usd| {
+        let tokens = LiveTokens { input: 10, output: 1, cost_nano_usd: nano_usd, ..LiveTokens::default() };
+        LiveNews::Counted { response: "r1".into(), tokens }
+    };
+    let closes = |call: &Call| call.commands.iter().any(|one| matches!(one.kind, CommandKind::Close { .. }));
+    call.tell(cost(None));
+    call.tell(cost(Some(999)));
+    assert_eq!((call.state.usage().cost_nano_usd, closes(&call)), (999, false));
+    call.tell(cost(Some(2)));
+    assert_eq!((call.state.usage().cost_nano_usd, closes(&call)), (1_001, true));
+    call.tell(LiveNews::Ended { by: EndedBy::Agent, reason: "closed".into() });
+    let error = call.response.unwrap().error.unwrap();
+    assert!(error.code == RunErrorCode::LimitExceeded && error.message.contains("max_cost"), "{error:?}");
 }

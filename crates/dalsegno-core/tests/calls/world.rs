@@ -180,6 +180,12 @@ impl Call {
         self.ended(response, ResponseEnd::Completed);
     }
 
+    /// One response of words alone.
+    pub(crate) fn calls_nothing(&mut self, response: &str) {
+        self.began(response);
+        self.ended(response, ResponseEnd::Completed);
+    }
+
     /// The outputs of a call so far.
     pub(crate) fn outputs(&self, of: &str) -> Vec<&str> {
         let outputs = self.commands.iter().filter_map(|command| match &command.kind {

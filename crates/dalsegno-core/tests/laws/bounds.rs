@@ -58,6 +58,7 @@ fn set_aside(world: &World, order: u64) -> Result<(), TestCaseError> {
                 | Request::ToolCall(_)
                 | Request::ApiCall(_)
                 | Request::Email(_)
+                | Request::Transfer(_)
                 | Request::Input(_)
                 | Request::Timer(_) => Some(()),
             };
@@ -89,6 +90,7 @@ proptest! {
             Request::ModelCompletion(_)
             | Request::ApiCall(_)
             | Request::Email(_)
+            | Request::Transfer(_)
             | Request::Input(_)
             | Request::Timer(_) => false,
         });

@@ -45,6 +45,7 @@ proptest! {
                 | AgentAction::RequestTimer { id, .. }
                 | AgentAction::RequestApiCall { id, .. }
                 | AgentAction::RequestEmail { id, .. }
+                | AgentAction::RequestTransfer { id, .. }
                 | AgentAction::RequestToolCall { id, .. } => {
                     assert_eq!((missing.len(), *id), (1, missing[0].id));
                     missing.clone()

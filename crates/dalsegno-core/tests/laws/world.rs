@@ -126,6 +126,7 @@ impl World {
             Request::AgentCall(_) => &course.agent,
             Request::ApiCall(_) => &course.answered,
             Request::Email(_) => &course.mailed,
+            Request::Transfer(_) => panic!("there is no call to transfer"),
             Request::Input(_) => panic!("a question waits for its answer"),
             Request::Timer(_) => &course.timer,
         };

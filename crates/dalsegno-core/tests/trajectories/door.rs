@@ -107,6 +107,7 @@ fn kind(action: &AgentAction) -> &'static str {
         AgentAction::RequestToolCall { .. } => "asks for a tool call",
         AgentAction::RequestApiCall { .. } => "asks for an HTTP call",
         AgentAction::RequestEmail { .. } => "asks for a mail",
+        AgentAction::RequestTransfer { .. } => "asks for a transfer",
         AgentAction::Continue { .. } => "continues by itself",
         AgentAction::Converse { .. } => "carries on a call",
         AgentAction::RequestParallel { .. } => "asks for these at the same time",
@@ -133,6 +134,7 @@ fn render_operation(operation: &Operation) -> String {
         Request::ToolCall(call) => sorted(&call.parameters),
         Request::ApiCall(call) => call.body.as_ref().map_or_else(String::new, |body| sorted(&body.value)),
         Request::Email(mail) => format!("`{}`", mail.subject),
+        Request::Transfer(transfer) => format!("`{}`", transfer.target),
         Request::AgentCall(call) => {
             format!("`{}`, data {}, budget {}", call.text, sorted(&call.data), sorted(&json!(call.budget)))
         }

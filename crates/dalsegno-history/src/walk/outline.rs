@@ -192,6 +192,7 @@ fn standing(outcome: &Outcome) -> Standing {
         | Outcome::MemoryCreated(_)
         | Outcome::MemoryTraversed(_)
         | Outcome::EmailSent(_)
+        | Outcome::TransferRequested
         | Outcome::InputGiven(_)
         | Outcome::TimerFired => false,
     };

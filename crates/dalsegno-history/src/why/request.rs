@@ -43,6 +43,7 @@ pub(super) fn arguments(request: &Request) -> Value {
             "body": mail.body,
             "html": mail.html,
         }),
+        Request::Transfer(transfer) => json!({ "target": transfer.target }),
         Request::Timer(_) => Value::Null,
     }
 }

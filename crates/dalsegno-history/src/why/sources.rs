@@ -230,7 +230,7 @@ fn returned(outcome: &Outcome) -> Value {
         Outcome::AgentReturned(returned) => json!({ "answer": returned.answer, "output": returned.output }),
         Outcome::InputGiven(value) => value.clone(),
         Outcome::Failed(failure) => json!(failure.message),
-        Outcome::EmailSent(_) | Outcome::TimerFired => Value::Null,
+        Outcome::EmailSent(_) | Outcome::TransferRequested | Outcome::TimerFired => Value::Null,
     }
 }
 

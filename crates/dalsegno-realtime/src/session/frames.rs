@@ -5,7 +5,7 @@ use alloc::string::String;
 
 use dalsegno_core::{CallRequest, CommandKind, LiveNews, OperationId};
 
-use super::{EARLY_MAX, LiveSession, Output, RESTORED, Stage, Update};
+use super::{EARLY_MAX, LiveSession, Output, RESTORED, Update};
 use crate::dialogue::Item;
 use crate::failure::Meaning;
 use crate::taken::{Call, Error, Taken};
@@ -17,42 +17,13 @@ const CALLS_MAX: usize = 256;
 const INAUDIBLE: &str = "[inaudible]";
 
 impl LiveSession {
-    /// Takes a frame of the provider. What it does not know is counted, and of no consequence.
-    pub fn frame(&mut self, now: u64, frame: &str) -> Output {
-        let mut output = Output::default();
-        if self.stage == Stage::Over || self.stage == Stage::Away {
-            return output;
-        }
-        self.counts.frames += 1;
-        self.heard_at = now;
-        let taken = Taken::read(frame);
-        match &taken {
-            Taken::Part => self.counts.parts += 1,
-            Taken::Unknown => self.counts.unknown += 1,
-            Taken::Garbage => self.counts.garbage += 1,
-            _ => {}
-        }
-        match (self.stage, taken) {
-            (Stage::Opening(_), Taken::SessionCreated) => self.restore(now, &mut output),
-            (_, Taken::SessionUpdated) => self.updated(now, &mut output),
-            (_, Taken::Error(error)) => self.error(now, &error, &mut output),
-            (Stage::Open, taken) => self.take(now, taken, &mut output),
-            (Stage::Restoring(_), taken) if self.keeps_early(&taken) => {
-                self.early.push_back(frame.to_owned());
-            }
-            // Before that, nothing of it is about this call.
-            _ => {}
-        }
-        output
-    }
-
     /// Says whether a frame is kept until a session that was there before has answered.
-    fn keeps_early(&self, taken: &Taken) -> bool {
+    pub(super) fn keeps_early(&self, taken: &Taken) -> bool {
         self.settings.outlives && taken.is_of_a_call() && self.early.len() < EARLY_MAX
     }
 
     /// A change of the session is acknowledged.
-    fn updated(&mut self, now: u64, output: &mut Output) {
+    pub(super) fn updated(&mut self, now: u64, output: &mut Output) {
         match self.updates.pop_front() {
             Some(Update::Command(id)) => self.acknowledge(id, output),
             Some(Update::Restored) => self.open(now, output),
@@ -61,7 +32,7 @@ impl LiveSession {
         }
     }
 
-    fn take(&mut self, now: u64, taken: Taken, output: &mut Output) {
+    pub(super) fn take(&mut self, now: u64, taken: Taken, output: &mut Output) {
         match taken {
             Taken::ItemAdded { id, output_of, is_note } => {
                 if let Some(command) = self.added(&id, output_of.as_deref(), is_note) {
@@ -146,7 +117,7 @@ impl LiveSession {
         output.news.push(LiveNews::Asked { response, call });
     }
 
-    fn error(&mut self, now: u64, error: &Error, output: &mut Output) {
+    pub(super) fn error(&mut self, now: u64, error: &Error, output: &mut Output) {
         let about = error.event_id.as_deref().unwrap_or_default();
         let command = about.parse::<OperationId>().ok();
         let command = command.filter(|id| self.sent.iter().any(|one| one.id == *id));

@@ -9,12 +9,14 @@ use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
 
 use dalsegno_core::{
-    AgentAction, AgentConfig, AgentState, CommandKind, EndedBy, Entry, LiveCommand, LiveNews, OperationId,
-    OrderedJson, Surface, execute_agent_step,
+    AgentAction, AgentConfig, AgentState, CommandKind, EndedBy, Entry, LiveCommand, LiveNews, LivePrice,
+    OperationId, OrderedJson, Surface, execute_agent_step,
 };
 
 use crate::dialogue::{Dialogue, Item};
+use crate::port::ModelSession;
 use crate::sent;
+use crate::taken::Taken;
 use talk::Talk;
 
 /// How long the provider may take to open a session, in milliseconds.
@@ -79,6 +81,8 @@ pub struct Settings {
     pub outlives: bool,
     /// Whether the call was not answered yet.
     pub is_ringing: bool,
+    /// What the live model costs, where that is known.
+    pub price: Option<LivePrice>,
 }
 
 impl Settings {
@@ -103,6 +107,7 @@ impl Settings {
             has_begun: state.live().is_some_and(dalsegno_core::Live::has_begun),
             is_ringing: state.live().is_some_and(dalsegno_core::Live::is_ringing),
             outlives: state.request().surface.is_some_and(Surface::outlives_its_process),
+            price: None,
         }
     }
 }
@@ -232,198 +237,6 @@ impl LiveSession {
         }
     }
 
-    /// Says whether the call is over: nothing comes out any more.
-    pub fn is_over(&self) -> bool {
-        self.stage == Stage::Over
-    }
-
-    /// Says whether the session takes commands and words.
-    pub fn is_open(&self) -> bool {
-        self.stage == Stage::Open
-    }
-
-    /// Says whether there is silence and nothing is awaited: the time at which a patient caller says the next thing.
-    pub fn is_quiet(&self) -> bool {
-        self.is_open() && self.talk.is_quiet() && self.sent.is_empty() && self.open.is_empty() && !self.unread
-    }
-
-    /// Says whether there is silence. There may be something that the live model has not spoken of.
-    pub fn is_still(&self) -> bool {
-        self.is_open() && self.talk.is_quiet()
-    }
-
-    /// The caller presses keys.
-    pub fn press(&mut self, keys: &str) -> Output {
-        let mut output = Output::default();
-        if self.stage != Stage::Over {
-            output.news.extend(keys.chars().take(64).map(|digit| LiveNews::Digit { digit }));
-        }
-        output
-    }
-
-    /// What has come so far.
-    pub fn counts(&self) -> Counts {
-        self.counts
-    }
-
-    /// There is a new socket.
-    pub fn connected(&mut self, now: u64) {
-        if self.stage == Stage::Away {
-            self.stage = Stage::Opening(now);
-            self.heard_at = now;
-        }
-    }
-
-    /// There is a new socket to a session that is there already. It is open once the provider has answered.
-    pub fn attached(&mut self, now: u64) -> Output {
-        let mut output = Output::default();
-        if self.stage == Stage::Away {
-            self.heard_at = now;
-            self.restore(now, &mut output);
-        }
-        output
-    }
-
-    /// With what the call is answered, as JSON.
-    pub fn acceptance(&self, model: &str, instructions: &str) -> String {
-        sent::acceptance(model, instructions, &self.settings.tools)
-    }
-
-    /// The call was answered, as this command wants it.
-    pub fn answered(&mut self, command: &LiveCommand) -> Output {
-        let mut output = Output::default();
-        if let CommandKind::Answer { instructions } = &command.kind
-            && self.stage != Stage::Over
-        {
-            self.settings.instructions = Some(instructions.clone());
-            output.news.push(LiveNews::Taken { command: command.id });
-        }
-        output
-    }
-
-    /// Says whether the live model neither speaks nor is about to: the best moment to let go of a call.
-    pub fn is_between(&self) -> bool {
-        !self.is_open() || self.talk.is_between()
-    }
-
-    /// The socket is lost.
-    pub fn lost(&mut self, now: u64, reason: &str) -> Output {
-        let mut output = Output::default();
-        if self.stage == Stage::Over || self.stage == Stage::Away {
-            return output;
-        }
-        let was_open = self.stage == Stage::Open;
-        self.talk.break_off(now, &mut self.settings.dialogue, &mut output);
-        if was_open {
-            output.news.push(LiveNews::Lost { reason: reason.to_owned() });
-            // What was not taken comes again after the next session is reported.
-            self.waiting.clear();
-        }
-        self.sent.clear();
-        self.updates.clear();
-        self.early.clear();
-        self.probed = None;
-        self.stage = Stage::Away;
-        output.close = true;
-        output
-    }
-
-    /// No session can be had.
-    pub fn fail(&mut self, now: u64, reason: &str) -> Output {
-        self.end(now, EndedBy::Provider, reason)
-    }
-
-    /// The caller hangs up.
-    pub fn hang_up(&mut self, now: u64, reason: &str) -> Output {
-        self.end(now, EndedBy::Caller, reason)
-    }
-
-    /// Takes a command of the core. One that the session has already is acknowledged and nothing else.
-    pub fn command(&mut self, now: u64, command: &LiveCommand) -> Output {
-        let mut output = Output::default();
-        let id = command.id;
-        if self.stage == Stage::Over {
-            return output;
-        }
-        if let CommandKind::Close { reason } = &command.kind {
-            output.news.push(LiveNews::Taken { command: id });
-            let end = self.end(now, EndedBy::Agent, reason);
-            output.news.extend(end.news);
-            output.close = true;
-            return output;
-        }
-        if self.acknowledged.contains(&id) {
-            output.news.push(LiveNews::Taken { command: id });
-        } else if self.stage != Stage::Open {
-            if self.waiting.len() < WAITING_MAX && !self.waiting.iter().any(|one| one.id == id) {
-                self.waiting.push_back(command.clone());
-            }
-        } else if !self.sent.iter().any(|one| one.id == id) && !self.talk.holds(id) {
-            self.transmit(now, command, &mut output);
-        }
-        output
-    }
-
-    /// The caller says something. It interrupts the live model.
-    pub fn say(&mut self, now: u64, line: &str) -> Output {
-        let mut output = Output::default();
-        let mut line = line.trim().to_owned();
-        line.truncate(line.floor_char_boundary(dalsegno_core::TEXT_BYTES_MAX));
-        if line.is_empty() || self.stage == Stage::Over {
-            return output;
-        }
-        if self.stage == Stage::Open {
-            self.speak(now, line, &mut output);
-        } else if self.lines.len() < LINES_MAX {
-            self.lines.push_back(line);
-        }
-        output
-    }
-
-    /// When something follows from silence alone.
-    pub fn wakes_at(&self) -> Option<u64> {
-        match self.stage {
-            Stage::Away | Stage::Over => None,
-            Stage::Opening(since) | Stage::Restoring(since) => Some(since.saturating_add(OPEN_MS)),
-            Stage::Open => {
-                let silence = match self.probed {
-                    Some(probed) => probed.saturating_add(PROBE_MS),
-                    None => self.heard_at.saturating_add(SILENCE_MS),
-                };
-                Some(self.talk.retry_at.map_or(silence, |retry| retry.min(silence)))
-            }
-        }
-    }
-
-    /// Time has passed.
-    pub fn tick(&mut self, now: u64) -> Output {
-        let mut output = Output::default();
-        match self.stage {
-            Stage::Away | Stage::Over => {}
-            Stage::Opening(since) | Stage::Restoring(since) => {
-                if since.saturating_add(OPEN_MS) <= now {
-                    return self.lost(now, "the provider does not open a session");
-                }
-            }
-            Stage::Open => match self.probed {
-                Some(probed) if probed.saturating_add(PROBE_MS) <= now => {
-                    return self.lost(now, "the provider is silent");
-                }
-                None if self.heard_at.saturating_add(SILENCE_MS) <= now => {
-                    self.probed = Some(now);
-                    self.updates.push_back(Update::Probe);
-                    let id = self.own_id("probe");
-                    output.frames.push(sent::probe(&id));
-                }
-                Some(_) | None => {}
-            },
-        }
-        if self.talk.retry_at.take_if(|retry| *retry <= now).is_some() {
-            self.settle(now, &mut output);
-        }
-        output
-    }
-
     /// The session takes words and commands from here on.
     fn open(&mut self, now: u64, output: &mut Output) {
         self.stage = Stage::Open;
@@ -452,7 +265,8 @@ impl LiveSession {
     /// Gives a session what it does not know: one that outlives its sockets knows what was said, and whether it is there shows
     /// when it acknowledges what it is told.
     fn restore(&mut self, now: u64, output: &mut Output) {
-        let Settings { outlives, dialogue, instructions, tools, has_begun, is_ringing: _ } = &self.settings;
+        let Settings { outlives, dialogue, instructions, tools, has_begun, is_ringing: _, price: _ } =
+            &self.settings;
         if !outlives {
             for (place, item) in dialogue.items().enumerate() {
                 let id = alloc::format!("past{place}");
@@ -542,5 +356,209 @@ impl LiveSession {
     fn own_id(&mut self, what: &str) -> String {
         self.own += 1;
         alloc::format!("{what}{}", self.own)
+    }
+}
+
+impl ModelSession for LiveSession {
+    fn is_over(&self) -> bool {
+        self.stage == Stage::Over
+    }
+
+    fn is_open(&self) -> bool {
+        self.stage == Stage::Open
+    }
+
+    fn is_quiet(&self) -> bool {
+        self.is_open() && self.talk.is_quiet() && self.sent.is_empty() && self.open.is_empty() && !self.unread
+    }
+
+    fn is_still(&self) -> bool {
+        self.is_open() && self.talk.is_quiet()
+    }
+
+    fn press(&mut self, keys: &str) -> Output {
+        let mut output = Output::default();
+        if self.stage != Stage::Over {
+            output.news.extend(keys.chars().take(64).map(|digit| LiveNews::Digit { digit }));
+        }
+        output
+    }
+
+    fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    fn connected(&mut self, now: u64) {
+        if self.stage == Stage::Away {
+            self.stage = Stage::Opening(now);
+            self.heard_at = now;
+        }
+    }
+
+    fn attached(&mut self, now: u64) -> Output {
+        let mut output = Output::default();
+        if self.stage == Stage::Away {
+            self.heard_at = now;
+            self.restore(now, &mut output);
+        }
+        output
+    }
+
+    fn acceptance(&self, model: &str, instructions: &str) -> String {
+        sent::acceptance(model, instructions, &self.settings.tools)
+    }
+
+    fn answered(&mut self, command: &LiveCommand) -> Output {
+        let mut output = Output::default();
+        if let CommandKind::Answer { instructions } = &command.kind
+            && self.stage != Stage::Over
+        {
+            self.settings.instructions = Some(instructions.clone());
+            output.news.push(LiveNews::Taken { command: command.id });
+        }
+        output
+    }
+
+    fn is_between(&self) -> bool {
+        !self.is_open() || self.talk.is_between()
+    }
+
+    fn lost(&mut self, now: u64, reason: &str) -> Output {
+        let mut output = Output::default();
+        if self.stage == Stage::Over || self.stage == Stage::Away {
+            return output;
+        }
+        let was_open = self.stage == Stage::Open;
+        self.talk.break_off(now, &mut self.settings.dialogue, &mut output);
+        if was_open {
+            output.news.push(LiveNews::Lost { reason: reason.to_owned() });
+            // What was not taken comes again after the next session is reported.
+            self.waiting.clear();
+        }
+        self.sent.clear();
+        self.updates.clear();
+        self.early.clear();
+        self.probed = None;
+        self.stage = Stage::Away;
+        output.close = true;
+        output
+    }
+
+    fn fail(&mut self, now: u64, reason: &str) -> Output {
+        self.end(now, EndedBy::Provider, reason)
+    }
+
+    fn hang_up(&mut self, now: u64, reason: &str) -> Output {
+        self.end(now, EndedBy::Caller, reason)
+    }
+
+    fn command(&mut self, now: u64, command: &LiveCommand) -> Output {
+        let mut output = Output::default();
+        let id = command.id;
+        if self.stage == Stage::Over {
+            return output;
+        }
+        if let CommandKind::Close { reason } = &command.kind {
+            output.news.push(LiveNews::Taken { command: id });
+            let end = self.end(now, EndedBy::Agent, reason);
+            output.news.extend(end.news);
+            output.close = true;
+            return output;
+        }
+        if self.acknowledged.contains(&id) {
+            output.news.push(LiveNews::Taken { command: id });
+        } else if self.stage != Stage::Open {
+            if self.waiting.len() < WAITING_MAX && !self.waiting.iter().any(|one| one.id == id) {
+                self.waiting.push_back(command.clone());
+            }
+        } else if !self.sent.iter().any(|one| one.id == id) && !self.talk.holds(id) {
+            self.transmit(now, command, &mut output);
+        }
+        output
+    }
+
+    fn say(&mut self, now: u64, line: &str) -> Output {
+        let mut output = Output::default();
+        let mut line = line.trim().to_owned();
+        line.truncate(line.floor_char_boundary(dalsegno_core::TEXT_BYTES_MAX));
+        if line.is_empty() || self.stage == Stage::Over {
+            return output;
+        }
+        if self.stage == Stage::Open {
+            self.speak(now, line, &mut output);
+        } else if self.lines.len() < LINES_MAX {
+            self.lines.push_back(line);
+        }
+        output
+    }
+
+    fn wakes_at(&self) -> Option<u64> {
+        match self.stage {
+            Stage::Away | Stage::Over => None,
+            Stage::Opening(since) | Stage::Restoring(since) => Some(since.saturating_add(OPEN_MS)),
+            Stage::Open => {
+                let silence = match self.probed {
+                    Some(probed) => probed.saturating_add(PROBE_MS),
+                    None => self.heard_at.saturating_add(SILENCE_MS),
+                };
+                Some(self.talk.retry_at.map_or(silence, |retry| retry.min(silence)))
+            }
+        }
+    }
+
+    fn tick(&mut self, now: u64) -> Output {
+        let mut output = Output::default();
+        match self.stage {
+            Stage::Away | Stage::Over => {}
+            Stage::Opening(since) | Stage::Restoring(since) => {
+                if since.saturating_add(OPEN_MS) <= now {
+                    return self.lost(now, "the provider does not open a session");
+                }
+            }
+            Stage::Open => match self.probed {
+                Some(probed) if probed.saturating_add(PROBE_MS) <= now => {
+                    return self.lost(now, "the provider is silent");
+                }
+                None if self.heard_at.saturating_add(SILENCE_MS) <= now => {
+                    self.probed = Some(now);
+                    self.updates.push_back(Update::Probe);
+                    let id = self.own_id("probe");
+                    output.frames.push(sent::probe(&id));
+                }
+                Some(_) | None => {}
+            },
+        }
+        if self.talk.retry_at.take_if(|retry| *retry <= now).is_some() {
+            self.settle(now, &mut output);
+        }
+        output
+    }
+
+    fn frame(&mut self, now: u64, frame: &str) -> Output {
+        let mut output = Output::default();
+        if self.stage == Stage::Over || self.stage == Stage::Away {
+            return output;
+        }
+        self.counts.frames += 1;
+        self.heard_at = now;
+        let taken = Taken::read(frame);
+        match &taken {
+            Taken::Part => self.counts.parts += 1,
+            Taken::Unknown => self.counts.unknown += 1,
+            Taken::Garbage => self.counts.garbage += 1,
+            _ => {}
+        }
+        match (self.stage, taken) {
+            (Stage::Opening(_), Taken::SessionCreated) => self.restore(now, &mut output),
+            (_, Taken::SessionUpdated) => self.updated(now, &mut output),
+            (_, Taken::Error(error)) => self.error(now, &error, &mut output),
+            (Stage::Open, taken) => self.take(now, taken, &mut output),
+            (Stage::Restoring(_), taken) if self.keeps_early(&taken) => {
+                self.early.push_back(frame.to_owned());
+            }
+            // Before that, nothing of it is about this call.
+            _ => {}
+        }
+        output
     }
 }

@@ -12,6 +12,7 @@ use dalsegno_core::{
 use super::{LiveSession, Output};
 use crate::dialogue::{Dialogue, Item};
 use crate::failure::{Meaning, OWN_MODEL_FAILED};
+use crate::port::ModelSession as _;
 use crate::sent;
 use crate::taken::{Done, Error, Metadata, Status};
 
@@ -294,7 +295,7 @@ impl LiveSession {
         match self.talk.active.take_if(|active| active.id == response) {
             Some(active) => {
                 if let Some(tokens) = tokens.filter(|tokens| *tokens != LiveTokens::default()) {
-                    output.news.push(LiveNews::Counted { response, tokens });
+                    self.count(response, tokens, output);
                 }
                 self.finish(now, active, status, text, output);
             }
@@ -324,7 +325,13 @@ impl LiveSession {
             self.talk.counted.pop_front();
         }
         self.talk.counted.push_back(response.clone());
-        output.news.push(LiveNews::Counted { response, tokens });
+        self.count(response, tokens, output);
+    }
+
+    /// Tells what a response took, and what that cost.
+    fn count(&self, response: String, tokens: LiveTokens, output: &mut Output) {
+        let cost_nano_usd = self.settings.price.map(|price| price.nano_usd(&tokens));
+        output.news.push(LiveNews::Counted { response, tokens: LiveTokens { cost_nano_usd, ..tokens } });
     }
 
     fn finish(&mut self, now: u64, active: Active, status: Status, text: String, output: &mut Output) {

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use dalsegno_core::*;
-use dalsegno_realtime::{LiveSession, Output, Settings};
+use dalsegno_realtime::{LiveSession, ModelSession as _, Output, Settings};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

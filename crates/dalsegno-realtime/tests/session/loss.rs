@@ -1,7 +1,7 @@
 //! Sockets that are lost, and providers that are silent.
 
 use dalsegno_core::{AgentState, CommandKind, Event, LiveNews, Timestamp, execute_agent_step};
-use dalsegno_realtime::{Dialogue, Item, reconnect_after};
+use dalsegno_realtime::{Dialogue, Item, ModelSession as _, reconnect_after};
 use serde_json::json;
 
 use crate::{Line, output, respond, settings};

@@ -3,6 +3,7 @@
 #![allow(clippy::needless_pass_by_value, reason = "a frame is written where it is sent")]
 
 mod dialogue;
+mod duplex;
 mod hostile;
 mod laws;
 mod loss;
@@ -12,7 +13,7 @@ mod tools;
 mod types;
 
 use dalsegno_core::{CommandKind, LiveCommand, LiveNews, OperationId, OrderedJson};
-use dalsegno_realtime::{LiveSession, Output, Settings, Tool};
+use dalsegno_realtime::{LiveSession, ModelSession as _, Output, Settings, Tool};
 use serde_json::{Value, json};
 
 /// A session, its clock, and all that came out of it.

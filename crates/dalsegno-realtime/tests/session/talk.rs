@@ -1,6 +1,7 @@
 //! Responses and the caller's turns: others' bugs, each a test.
 
 use dalsegno_core::{CommandKind, LiveNews};
+use dalsegno_realtime::ModelSession as _;
 use serde_json::json;
 
 use crate::{Line, output, respond};

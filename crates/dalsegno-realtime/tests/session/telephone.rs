@@ -1,7 +1,7 @@
 //! Sessions that outlive their sockets: those of calls of telephones.
 
-use dalsegno_core::{CommandKind, LiveCommand, LiveNews, OperationId};
-use dalsegno_realtime::Settings;
+use dalsegno_core::{AudioTokens, CommandKind, LiveCommand, LiveNews, LivePrice, OperationId};
+use dalsegno_realtime::{ModelSession as _, Settings};
 use serde_json::{Value, json};
 
 use crate::{Line, output, respond, settings};
@@ -161,4 +161,46 @@ fn what_a_response_took_is_counted_once_also_where_its_end_comes_to_another_sock
     line.frame(done.clone());
     line.frame(done);
     assert_eq!(counted(&line), 1);
+}
+
+#[test]
+fn what_a_response_took_has_the_price_of_the_line_sound_and_text_each() {
+    let usage = json!({
+        "total_tokens": 1_550, "input_tokens": 1_400, "output_tokens": 150,
+        "input_token_details": {
+            "text_tokens": 400, "audio_tokens": 1_000, "cached_tokens": 600,
+            "cached_tokens_details": { "text_tokens": 100, "audio_tokens": 500 }
+        },
+        "output_token_details": { "text_tokens": 50, "audio_tokens": 100 }
+    });
+    let price = LivePrice {
+        input: 4_000_000,
+        output: 16_000_000,
+        cached_input: Some(400_000),
+        audio_input: Some(32_000_000),
+        audio_output: Some(64_000_000),
+        cached_audio_input: None,
+    };
+    let counted = |price: Option<LivePrice>, usage: &Value| {
+        let mut line = Line::new(Settings { price, ..telephone() });
+        attach(&mut line);
+        line.begins("r1", Value::Null);
+        line.frame(json!({ "type": "response.done", "response": { "id": "r1", "status": "completed", "usage": usage } }));
+        line.news.iter().find_map(|one| match one {
+            LiveNews::Counted { tokens, .. } => Some(*tokens),
+            _ => None,
+        })
+    };
+    let tokens = counted(Some(price), &usage).unwrap();
+    let audio = AudioTokens { input: 1_000, cached_input: 500, output: 100 };
+    assert_eq!((tokens.input, tokens.output, tokens.audio), (1_400, 150, audio));
+    // 300 of text, 100 cached, 1,000 of sound, cached at the same price; 50 of text and 100 of sound back.
+    let nano_usd = 300 * 4_000 + 100 * 400 + 1_000 * 32_000 + 50 * 16_000 + 100 * 64_000;
+    assert_eq!(tokens.cost_nano_usd, Some(nano_usd));
+    assert_eq!(counted(None, &usage).unwrap().cost_nano_usd, None);
+    // Counts that do not fit together cost no more than what there was.
+    let odd = json!({ "input_tokens": 10, "output_tokens": 1, "input_token_details": {
+        "audio_tokens": 500, "cached_tokens": 900, "cached_tokens_details": { "audio_tokens": 700 } },
+        "output_token_details": { "audio_tokens": 9 } });
+    assert_eq!(counted(Some(price), &odd).unwrap().cost_nano_usd, Some(10 * 32_000 + 64_000));
 }

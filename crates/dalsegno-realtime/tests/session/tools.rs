@@ -1,6 +1,7 @@
 //! Calls of tools and their outputs.
 
 use dalsegno_core::{CommandKind, LiveNews};
+use dalsegno_realtime::ModelSession as _;
 use serde_json::json;
 
 use crate::{Line, output};

@@ -15,6 +15,7 @@ use jiff::tz::TimeZone;
 
 use crate::effects::failure::{AttemptError, certain, describe};
 use crate::effects::ports::Ports;
+use crate::error::EngineError;
 
 /// What a reply may take where the settings name no bound. A run with a limit reckons with the same.
 const OUTPUT_TOKENS: u32 = 4_096;
@@ -102,6 +103,33 @@ pub(crate) async fn hold(
     }
 }
 
+/// Looks whether a call over a line may be begun: no budget that bounds it is used up. What its responses cost is known only afterwards.
+pub(crate) async fn check(ports: &Ports, tenant: &str) -> Result<(), EngineError> {
+    for bound in bounds(&ports.workspace(), tenant, ports.now()) {
+        let Allowance { account, day, most_nano_usd } = &bound.allowance;
+        let spent = ports.store().spent(account, day).await?;
+        if spent >= *most_nano_usd {
+            return Err(EngineError::Budget { message: used_up(&bound, spent) });
+        }
+    }
+    Ok(())
+}
+
+/// Counts what the responses of a call cost. They took place already, so that it may be more than there was room for.
+pub(crate) async fn spend(ports: &Ports, tenant: &str, nano_usd: u64) {
+    if nano_usd == 0 {
+        return;
+    }
+    let bounds = bounds(&ports.workspace(), tenant, ports.now());
+    let allowances: Vec<Allowance> = bounds.into_iter().map(|bound| bound.allowance).collect();
+    if allowances.is_empty() {
+        return;
+    }
+    if let Err(error) = ports.store().settle(&allowances, 0, nano_usd).await {
+        tracing::warn!(error = describe(&error), "what a response of a call cost is not in the budget");
+    }
+}
+
 /// What was set aside at a time, perhaps by another process.
 pub(crate) fn held(
     ports: &Ports,
@@ -148,10 +176,25 @@ fn claim(
     Ok(Some((bounds, Held { store, allowances, nano_usd, price })))
 }
 
+/// Whose budget it is.
+fn whose(account: &str) -> String {
+    if account == WORKSPACE { "the workspace".to_owned() } else { format!("the tenant `{account}`") }
+}
+
+fn used_up(bound: &Bound, spent_nano_usd: u64) -> String {
+    let Allowance { account, day, most_nano_usd } = &bound.allowance;
+    format!(
+        "the daily budget of {} ({}) is used up: {} are spent or set aside on {day}; it renews at {}",
+        whose(account),
+        dollars(*most_nano_usd),
+        dollars(spent_nano_usd),
+        bound.renews
+    )
+}
+
 fn exhausted(bound: &Bound, nano_usd: u64, spent_nano_usd: u64) -> String {
     let Allowance { account, day, most_nano_usd } = &bound.allowance;
-    let whose =
-        if account == WORKSPACE { "the workspace".to_owned() } else { format!("the tenant `{account}`") };
+    let whose = whose(account);
     format!(
         "the daily budget of {whose} ({}) has no room for this model call, which may cost up to {}: {} are spent or set \
          aside on {day}; it renews at {}",

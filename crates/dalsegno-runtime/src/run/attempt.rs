@@ -8,9 +8,10 @@ use tokio::sync::broadcast;
 
 use dalsegno_core::Received;
 use dalsegno_core::{
-    Attachment, Digest, Entry, Failure, FailureCode, Gate, MemoryCreate, MemoryCreated, MemoryHit,
-    MemorySearch, MemoryTraversal, MemoryTraverse, ModelCompletion, ModelReply, OperationId, Outcome,
-    Reading, ReplyPart, Request, Terms, ToolCall, ToolReturn, Transcript, TraversedEntity, TraversedRelation,
+    AgentRequest, Attachment, Digest, Entry, Failure, FailureCode, Gate, MemoryCreate, MemoryCreated,
+    MemoryHit, MemorySearch, MemoryTraversal, MemoryTraverse, ModelCompletion, ModelReply, OperationId,
+    Outcome, Reading, ReplyPart, Request, Surface, Terms, ToolCall, ToolReturn, Transcript, TraversedEntity,
+    TraversedRelation,
 };
 use dalsegno_memory::{
     Direction, Memory, MemoryError, NewObservation, RelationTo, SearchQuery, Source, Traverse,
@@ -20,6 +21,7 @@ use dalsegno_protocol::{
     Answer, CallContext, CallErrorKind, Caller, Input, InputRequired, ResultFiles, TaskOwner,
 };
 use dalsegno_store::{Body, Denial, ReadError};
+use dalsegno_tools::Transfer;
 
 use crate::effects::budget;
 use crate::effects::dispatch;
@@ -30,6 +32,7 @@ use crate::effects::policy::is_free;
 use crate::effects::tool::{CallFiles, Invocation, Tool};
 use crate::effects::tool_server::{ServerSession, returned};
 use crate::run::context::RunContext;
+use crate::run::converse::NotTransferred;
 use crate::run::declared::{Asker, Part};
 use crate::run::files::attach;
 use crate::run::handle::RunEvent;
@@ -61,6 +64,8 @@ pub(crate) struct Attempt {
     pub(crate) asker: Option<Asker>,
     /// On whose behalf a tool is called.
     pub(crate) caller: Caller,
+    /// What the run was begun with, where its call is transferred.
+    pub(crate) transferred: Option<Box<AgentRequest>>,
     /// What it has to do with a task of its server; none where the task is not written down.
     pub(crate) tasking: Option<Tasking>,
     /// Whether a model reads the result, and with it the files that the tool returns.
@@ -109,6 +114,7 @@ impl Attempt {
             }
             Request::ApiCall(call) => within(timeout, self.part()?.call_endpoint(call)).await,
             Request::Email(mail) => within(timeout, self.part()?.send_mail(mail)).await,
+            Request::Transfer(transfer) => within(timeout, Box::pin(self.transfer(transfer))).await,
             Request::ToolCall(call) => match self.context.bindings.tool(&call.tool_name) {
                 Some(tool) => within(timeout, self.call(&**tool, call)).await,
                 None if self.context.runs.offers(&call.tool_name) => {
@@ -121,6 +127,31 @@ impl Attempt {
                     within(limit, Box::pin(self.call_server(&session, tool, call, timeout))).await
                 }
             },
+        }
+    }
+
+    /// Has the call transferred by whoever carries it.
+    async fn transfer(&self, transfer: &Transfer) -> Result<Outcome, AttemptError> {
+        let call = self
+            .transferred
+            .as_deref()
+            .filter(|request| request.surface.is_some_and(Surface::outlives_its_process));
+        let switchboard = self.context.ports.switchboard.get();
+        let Some((request, switchboard)) = call.zip(switchboard) else {
+            let message = "this is no call of a telephone: nobody can transfer it";
+            return Err(certain(FailureCode::NotPermitted, message.to_owned()));
+        };
+        match switchboard.transfer(request, transfer).await {
+            Ok(()) => Ok(Outcome::TransferRequested),
+            Err(NotTransferred::Refused(reason)) => Err(certain(FailureCode::NotPermitted, reason)),
+            Err(NotTransferred::Failed(reason)) => Err(certain(FailureCode::Unavailable, reason)),
+            Err(NotTransferred::Passing(reason)) => {
+                Err(AttemptError { transient: true, ..certain(FailureCode::Unavailable, reason) })
+            }
+            Err(NotTransferred::Unknown(reason)) => Err(AttemptError {
+                received: Received::Possibly,
+                ..certain(FailureCode::Unavailable, reason)
+            }),
         }
     }
 

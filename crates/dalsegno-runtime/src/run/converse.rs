@@ -1,6 +1,7 @@
 //! A call: a run with a live model, which a surface carries over a pair of channels.
 
 use std::collections::BTreeSet;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use dalsegno_core::{
@@ -8,8 +9,10 @@ use dalsegno_core::{
 };
 use dalsegno_history::Fold;
 use dalsegno_store::Message;
+use dalsegno_tools::Transfer;
 use tokio::sync::{mpsc, watch};
 
+use crate::effects::budget;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::run::handle::RunHandle;
@@ -53,6 +56,26 @@ pub trait Switchboard: Send + Sync + 'static {
 
     /// Carries a call from here on.
     fn connect(&self, call: OpenCall);
+
+    /// Asks the provider of the call of this request, once, to transfer it.
+    fn transfer<'t>(
+        &'t self,
+        request: &'t AgentRequest,
+        transfer: &'t Transfer,
+    ) -> Pin<Box<dyn Future<Output = Result<(), NotTransferred>> + Send + 't>>;
+}
+
+/// Why a call was not transferred.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NotTransferred {
+    /// It may not go there.
+    Refused(String),
+    /// The provider did not take the wish, and will not.
+    Failed(String),
+    /// The provider did not take the wish; another attempt may be better.
+    Passing(String),
+    /// The provider may have taken the wish.
+    Unknown(String),
 }
 
 /// A call that was begun, perhaps by another process, and is not over.
@@ -145,6 +168,15 @@ impl Engine {
         let request = AgentRequest { surface: Some(surface), ..request };
         let handle = self.start_on(agent, request, options, Some(line)).await?;
         Ok(Conversation { handle, news, commands, stay })
+    }
+
+    /// Looks whether a call over a line may be begun for a tenant: no daily budget that bounds it is used up. Whoever begins one asks first;
+    /// a call that goes on is not ended.
+    ///
+    /// # Errors
+    /// When a budget is used up, or cannot be read.
+    pub async fn check_budget(&self, tenant: &str) -> Result<(), EngineError> {
+        budget::check(self.ports(), tenant).await
     }
 
     /// Has this switchboard carry the calls of telephones that this process takes over. The first one stays.

@@ -110,6 +110,7 @@ impl Engine {
                 reading: reading.clone(),
                 asker: asker.clone(),
                 caller: caller.clone(),
+                transferred: None,
                 tasking: None,
                 is_shown: false,
             };

@@ -183,7 +183,7 @@ pub(crate) fn outcome(config: &AgentConfig, view: &OperationView, value: Value) 
             Outcome::AgentReturned(AgentReturn { run, status, answer, output, error, usage, writes })
         }
         Request::Input(_) => Outcome::InputGiven(value),
-        Request::ApiCall(_) | Request::Email(_) => {
+        Request::ApiCall(_) | Request::Email(_) | Request::Transfer(_) => {
             return Err("it is a part of a declarative tool: replace the outcome of the tool".to_owned());
         }
         Request::Timer(_) => Outcome::TimerFired,

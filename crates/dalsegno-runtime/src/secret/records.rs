@@ -126,7 +126,7 @@ impl Secrets {
                 }
             }
             Outcome::InputGiven(value) => self.value(value),
-            Outcome::TimerFired => {}
+            Outcome::TransferRequested | Outcome::TimerFired => {}
             Outcome::ApiAnswered(ApiResponse { status: _, headers, body, attempts: _, violations }) => {
                 headers.values_mut().for_each(|text| self.text(text));
                 if headers.keys().any(|name| self.is_in(name)) {
@@ -403,7 +403,10 @@ fn weight(outcome: &Outcome) -> usize {
         Outcome::MemoryTraversed(found) => {
             found.entities.iter().flat_map(|entity| &entity.observations).map(String::len).sum()
         }
-        Outcome::MemoryCreated(_) | Outcome::EmailSent(_) | Outcome::TimerFired => 0,
+        Outcome::MemoryCreated(_)
+        | Outcome::EmailSent(_)
+        | Outcome::TransferRequested
+        | Outcome::TimerFired => 0,
     }
 }
 

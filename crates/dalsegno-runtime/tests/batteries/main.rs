@@ -10,4 +10,3 @@ mod server;
 mod calendar;
 mod consent;
 mod meal;
-mod transfer;

@@ -388,6 +388,7 @@ impl Inner {
             | OperationKind::Timer
             | OperationKind::Http
             | OperationKind::Mail
+            | OperationKind::Transfer
             | OperationKind::Unknown => {}
         }
     }

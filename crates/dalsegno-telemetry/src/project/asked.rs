@@ -179,7 +179,7 @@ impl Asked {
             Request::ApiCall(call) => {
                 add(name::HTTP_REQUEST_METHOD, Some(call.method.as_str().to_owned()));
             }
-            Request::Email(_) | Request::Timer(_) => {}
+            Request::Email(_) | Request::Transfer(_) | Request::Timer(_) => {}
         }
     }
 
@@ -193,7 +193,9 @@ impl Asked {
 
     pub(super) fn span_kind(&self) -> Kind {
         match self.kind {
-            OperationKind::Chat | OperationKind::Http | OperationKind::Mail => Kind::Client,
+            OperationKind::Chat | OperationKind::Http | OperationKind::Mail | OperationKind::Transfer => {
+                Kind::Client
+            }
             OperationKind::Tool
             | OperationKind::MemorySearch
             | OperationKind::MemoryCreate
@@ -270,6 +272,7 @@ fn operation_name(kind: OperationKind) -> Option<&'static str> {
         | OperationKind::Timer
         | OperationKind::Http
         | OperationKind::Mail
+        | OperationKind::Transfer
         | OperationKind::Unknown => None,
     }
 }

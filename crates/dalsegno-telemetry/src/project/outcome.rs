@@ -102,7 +102,7 @@ pub(super) fn describe(
                 _ => None,
             }
         }
-        Outcome::EmailSent(_) | Outcome::TimerFired => None,
+        Outcome::EmailSent(_) | Outcome::TransferRequested | Outcome::TimerFired => None,
         Outcome::Failed(failure) => {
             facts.lost_attempts = failure.lost_attempts;
             Some((failure.code.as_str(), failure.message.as_str()))

@@ -1,13 +1,13 @@
 //! What is asked about calls of telephones: one request of HTTP a connection, checked against the published types.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use super::{LiveControl, LiveStage, Shared};
+use super::{LiveControl, LiveRefer, LiveStage, Shared};
 
 /// Most bytes of a request.
 const REQUEST_BYTES: usize = 1 << 20;
@@ -40,7 +40,7 @@ struct Asked {
 /// Answers the one request of a connection.
 pub(super) async fn answer(mut stream: TcpStream, shared: &Arc<Shared>) -> std::io::Result<()> {
     let Some(asked) = read(&mut stream).await? else { return Ok(()) };
-    let (status, said) = perform(&asked, shared);
+    let Some((status, said)) = perform(&asked, shared) else { return Ok(()) };
     let body = said.to_string();
     let head = format!(
         "HTTP/1.1 {status} X\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
@@ -77,17 +77,18 @@ async fn read(stream: &mut TcpStream) -> std::io::Result<Option<Asked>> {
     Ok(Some(Asked { path, headers, body }))
 }
 
-fn perform(asked: &Asked, shared: &Arc<Shared>) -> (u16, Value) {
+/// What it comes to; none where it is not answered.
+fn perform(asked: &Asked, shared: &Arc<Shared>) -> Option<(u16, Value)> {
     let refused = |status: u16, why: &str| {
         (status, json!({ "error": { "message": why, "type": "invalid_request_error" } }))
     };
     if !shared.is_known(asked.headers.get("authorization").map(String::as_str)) {
-        return refused(401, "wrong key");
+        return Some(refused(401, "wrong key"));
     }
-    let Some((call, verb)) =
-        asked.path.strip_prefix("/v1/realtime/calls/").and_then(|rest| rest.split_once('/'))
-    else {
-        return refused(404, "no such address");
+    let live = asked.path.strip_prefix("/v1/live/sessions/");
+    let rest = live.or_else(|| asked.path.strip_prefix("/v1/realtime/calls/"));
+    let Some((call, verb)) = rest.and_then(|rest| rest.split_once('/')) else {
+        return Some(refused(404, "no such address"));
     };
     let is_json = asked.headers.get("content-type").is_some_and(|kind| kind == "application/json");
     let body: Value = match asked.body.as_slice() {
@@ -95,7 +96,13 @@ fn perform(asked: &Asked, shared: &Arc<Shared>) -> (u16, Value) {
         bytes if is_json => serde_json::from_slice(bytes).unwrap_or(json!("no JSON")),
         _ => json!("not application/json"),
     };
-    let (status, said) = match (judge(verb, &body), shared.stage(call), verb) {
+    let refer = *shared.refers.lock().unwrap_or_else(PoisonError::into_inner);
+    let judged = match (live.is_some(), verb) {
+        (true, "accept") => judge_live(&body),
+        _ => judge(verb, &body),
+    };
+    let is_its = shared.stage(call) == Some(LiveStage::Gone) || shared.is_live(call) == live.is_some();
+    let (status, said) = match (judged, shared.stage(call).filter(|_| is_its), verb) {
         (Err(why), ..) => refused(400, &why),
         (Ok(()), None | Some(LiveStage::Gone), _) => refused(404, "no such call"),
         (Ok(()), Some(LiveStage::Ringing), "accept") => {
@@ -106,14 +113,63 @@ fn perform(asked: &Asked, shared: &Arc<Shared>) -> (u16, Value) {
             shared.end(call);
             (200, json!({}))
         }
-        (Ok(()), Some(LiveStage::Accepted), "refer") => (200, json!({})),
+        (Ok(()), Some(LiveStage::Accepted), "refer") => match refer {
+            LiveRefer::Refused(status) => refused(status, "it cannot be transferred"),
+            LiveRefer::NotAnswered => (200, json!({})),
+            LiveRefer::Made | LiveRefer::Unanswered => {
+                shared.end(call);
+                (200, json!({}))
+            }
+        },
         (Ok(()), Some(LiveStage::Accepted), _) => refused(409, "the call was accepted already"),
         (Ok(()), Some(LiveStage::Ringing), _) => refused(404, "the call was not accepted"),
     };
     let (call, verb) = (call.to_owned(), verb.to_owned());
+    let is_answered = (&*verb, refer) != ("refer", LiveRefer::Unanswered);
     shared.book().controls.push(LiveControl { call, verb, body, status });
     shared.changed.notify_waiters();
-    (status, said)
+    is_answered.then_some((status, said))
+}
+
+/// Looks whether a body accepts a call of the Live API as the published types allow.
+fn judge_live(body: &Value) -> Result<(), String> {
+    let wrong = |what: &str| Err(format!("wrong {what}"));
+    let session = &body["session"];
+    let keys = [
+        "audio",
+        "delegation",
+        "input",
+        "instructions",
+        "model",
+        "safety_identifier",
+        "store",
+        "triggers",
+        "type",
+    ];
+    let Some(own) = session.as_object().filter(|_| body.as_object().is_some_and(|body| body.len() == 1))
+    else {
+        return wrong("body");
+    };
+    if let Some(key) = own.keys().find(|key| !keys.contains(&key.as_str())) {
+        return wrong(key);
+    }
+    if session["type"] != "live" || !session["model"].is_string() || !session["instructions"].is_string() {
+        return wrong("type, model or instructions");
+    }
+    if session["delegation"] == json!({ "type": "client" }) {
+        return Ok(());
+    }
+    let backend = &session["delegation"]["responses"];
+    if session["delegation"]["type"] != "responses" || !backend["model"].is_string() {
+        return wrong("delegation");
+    }
+    let is_function = |tool: &Value| {
+        tool["type"] == "function" && tool["name"].is_string() && tool["parameters"].is_object()
+    };
+    match backend["tools"].as_array().is_some_and(|tools| tools.iter().all(is_function)) {
+        true => Ok(()),
+        false => wrong("tools"),
+    }
 }
 
 /// Looks whether a body is one that the published types allow.

@@ -10,7 +10,18 @@ use tokio::sync::mpsc;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::{Error, Message};
 
-use super::{LiveAnswer, LiveBook, LiveFault, Shared};
+use super::{LiveAnswer, LiveBook, LiveFault, Shared, calls};
+
+/// What stands in arguments for the id of the last call.
+const LAST_CALL: &str = "{{last_call}}";
+
+/// Arguments with the id of the last call.
+pub(super) fn with_last_call(arguments: &str, last: impl FnOnce() -> String) -> String {
+    match arguments.contains(LAST_CALL) {
+        true => arguments.replace(LAST_CALL, &last()),
+        false => arguments.to_owned(),
+    }
+}
 
 /// A response that is under way.
 struct Active {
@@ -175,6 +186,13 @@ impl Served {
         };
         self.shared.changed.notify_waiters();
         Ok(goes)
+    }
+
+    /// The id of the last call in the conversation.
+    fn last_call(&self) -> String {
+        let book = self.shared.book();
+        let calls = calls(self.items(&book));
+        calls.last().map(ToString::to_string).unwrap_or_default()
     }
 
     fn id(&mut self, what: &str) -> String {
@@ -416,6 +434,7 @@ impl Served {
         let of_item = if is_cut { "incomplete" } else { "completed" };
         let mut output = Vec::new();
         for (name, arguments) in answer.calls {
+            let arguments = with_last_call(&arguments, || self.last_call());
             let call_id = self.id("call");
             let arguments = if is_cut { arguments[..arguments.len() / 2].to_owned() } else { arguments };
             let item = json!({ "id": self.id("item"), "type": "function_call", "status": of_item, "call_id": call_id,

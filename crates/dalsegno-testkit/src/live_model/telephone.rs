@@ -9,6 +9,7 @@ use tokio::sync::mpsc;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::{Error, Message};
 
+use super::duplex::Duplex;
 use super::session::Served;
 use super::{LiveAnswer, LiveModel, LiveStage, Shared};
 
@@ -22,6 +23,8 @@ pub(super) enum Input {
     Says(String),
     /// All sockets are lost.
     Lost,
+    /// The call is over.
+    Over,
 }
 
 /// A call of a telephone.
@@ -31,13 +34,68 @@ pub(super) struct Telephone {
     /// How many sockets are refused before its session is there.
     hidden: u32,
     inputs: Option<mpsc::UnboundedSender<Input>>,
+    /// Its live model hears while it speaks.
+    is_live: bool,
+}
+
+/// The session of a call that was answered.
+enum OfCall {
+    Turns(Box<Served>),
+    Duplex(Box<Duplex>),
+}
+
+impl OfCall {
+    /// Takes what happens; whether the sockets stay.
+    async fn take(&mut self, input: Input) -> bool {
+        match (self, input) {
+            (Self::Turns(served), Input::Attached(socket)) => {
+                served.attach(socket).await;
+                true
+            }
+            (Self::Turns(served), Input::Frame(text)) => served.take(&text).await.unwrap_or_default(),
+            (Self::Turns(served), Input::Says(text)) => served.hear(&text).await.unwrap_or_default(),
+            (Self::Duplex(duplex), Input::Attached(socket)) => {
+                duplex.attach(socket);
+                true
+            }
+            (Self::Duplex(duplex), Input::Frame(text)) => {
+                duplex.take(&text);
+                true
+            }
+            (Self::Duplex(duplex), Input::Says(text)) => {
+                duplex.hear(&text);
+                true
+            }
+            (Self::Duplex(duplex), Input::Over) => {
+                duplex.close();
+                false
+            }
+            (_, Input::Lost | Input::Over) => false,
+        }
+    }
+
+    fn detach(&mut self) {
+        match self {
+            Self::Turns(served) => served.detach(),
+            Self::Duplex(duplex) => duplex.detach(),
+        }
+    }
 }
 
 impl LiveModel {
     /// A telephone rings. Once it is answered, the live model has these answers, and its session is there after so many attempts at
     /// a socket.
     pub fn rings(&self, call: &str, hidden: u32, answers: impl IntoIterator<Item = LiveAnswer>) {
-        let telephone = Telephone { answers: answers.into_iter().collect(), hidden, inputs: None };
+        self.ring(call, hidden, answers, false);
+    }
+
+    /// The same for the Live API: the live model hears while it speaks, and another model works with the tools.
+    pub fn rings_live(&self, call: &str, hidden: u32, answers: impl IntoIterator<Item = LiveAnswer>) {
+        self.ring(call, hidden, answers, true);
+    }
+
+    fn ring(&self, call: &str, hidden: u32, answers: impl IntoIterator<Item = LiveAnswer>, is_live: bool) {
+        let telephone = Telephone { answers: answers.into_iter().collect(), hidden, inputs: None, is_live };
         self.shared.telephones().insert(call.to_owned(), telephone);
         self.shared.book().telephones.entry(call.to_owned()).or_default();
     }
@@ -65,6 +123,11 @@ impl Shared {
         }
     }
 
+    /// Says whether a call is one of the Live API.
+    pub(super) fn is_live(&self, call: &str) -> bool {
+        self.telephones().get(call).is_some_and(|telephone| telephone.is_live)
+    }
+
     /// How a call stands; none where there is none.
     pub(super) fn stage(&self, call: &str) -> Option<LiveStage> {
         Some(self.book().telephones.get(call)?.stage)
@@ -80,7 +143,7 @@ impl Shared {
     pub(super) fn end(&self, call: &str) {
         self.set_stage(call, LiveStage::Gone);
         if let Some(Telephone { inputs: Some(inputs), .. }) = self.telephones().remove(call) {
-            let _ = inputs.send(Input::Lost);
+            let _ = inputs.send(Input::Over);
         }
         self.changed.notify_waiters();
     }
@@ -91,23 +154,18 @@ impl Shared {
         let mut telephones = self.telephones();
         let Some(telephone) = telephones.get_mut(call) else { return };
         telephone.inputs = Some(inputs);
-        let answers = std::mem::take(&mut telephone.answers);
+        let (answers, is_live) = (std::mem::take(&mut telephone.answers), telephone.is_live);
         drop(telephones);
         self.set_stage(call, LiveStage::Accepted);
-        let mut served = Served::of_call(call, session, answers, Arc::clone(self));
+        let shared = Arc::clone(self);
+        let mut session = match is_live {
+            true => OfCall::Duplex(Box::new(Duplex::new(call, session, answers, shared))),
+            false => OfCall::Turns(Box::new(Served::of_call(call, session, answers, shared))),
+        };
         tokio::spawn(async move {
             while let Some(input) = taken.recv().await {
-                let goes = match input {
-                    Input::Attached(socket) => {
-                        served.attach(socket).await;
-                        Ok(true)
-                    }
-                    Input::Frame(text) => served.take(&text).await,
-                    Input::Says(text) => served.hear(&text).await,
-                    Input::Lost => Ok(false),
-                };
-                if !goes.unwrap_or_default() {
-                    served.detach();
+                if !session.take(input).await {
+                    session.detach();
                 }
             }
         });
@@ -115,9 +173,10 @@ impl Shared {
 }
 
 /// The session of a call to which a socket is opened; none where it is not there.
-pub(super) fn session_of(shared: &Shared, call: &str) -> Option<mpsc::UnboundedSender<Input>> {
+pub(super) fn session_of(shared: &Shared, call: &str, is_live: bool) -> Option<mpsc::UnboundedSender<Input>> {
     let mut telephones = shared.telephones();
-    let inputs = telephones.get_mut(call).and_then(|telephone| {
+    let telephone = telephones.get_mut(call).filter(|telephone| telephone.is_live == is_live);
+    let inputs = telephone.and_then(|telephone| {
         let inputs = telephone.inputs.clone()?;
         let is_hidden = telephone.hidden > 0;
         telephone.hidden = telephone.hidden.saturating_sub(1);

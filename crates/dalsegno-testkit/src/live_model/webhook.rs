@@ -32,6 +32,20 @@ impl LiveWebhook {
         Self::signed(secret, time, &format!("wh_{call}"), body.to_string())
     }
 
+    /// The same as the Live API tells it.
+    ///
+    /// # Panics
+    /// When the secret is not base64 behind `whsec_`.
+    pub fn ringing_live(secret: &str, time: u64, call: &str, headers: &[(&str, &str)]) -> Self {
+        let headers: Vec<Value> =
+            headers.iter().map(|(name, value)| json!({ "name": name, "value": value })).collect();
+        let body = json!({
+            "object": "event", "id": format!("evt_{call}"), "type": "live.call.incoming", "created_at": time,
+            "data": { "session_id": call, "sip_headers": headers, "sip_media_security": "srtp" },
+        });
+        Self::signed(secret, time, &format!("wh_{call}"), body.to_string())
+    }
+
     /// A body, signed with this secret.
     ///
     /// # Panics

@@ -17,7 +17,7 @@ use crate::name;
 use crate::problem::{item, member};
 
 /// The types of actions, the twelve and ours.
-pub(super) const TYPES: [&str; 14] = [
+pub(super) const TYPES: [&str; 15] = [
     "context.set",
     "context.get",
     "context.delete",
@@ -32,6 +32,7 @@ pub(super) const TYPES: [&str; 14] = [
     "log",
     "email.send",
     "tool",
+    "call.transfer",
 ];
 
 impl Reader<'_> {
@@ -120,6 +121,7 @@ impl Reader<'_> {
             "log" => self.log(value, pointer),
             "email.send" => self.email(value, pointer),
             "tool" => self.tool_action(value, pointer),
+            "call.transfer" => self.transfer(value, pointer),
             unknown => {
                 self.unknown(&member(pointer, "type"), "action", unknown, &TYPES);
                 None

@@ -9,6 +9,7 @@ mod reader;
 mod sources;
 mod tool;
 mod toolkit;
+mod transfer;
 mod verify;
 
 use alloc::format;

@@ -109,6 +109,10 @@ impl Run<'_, '_> {
                 let request = ToolRequest { name: source.name.clone(), arguments, absent };
                 self.ask(action, source.on_error, Ok(EffectRequest::Tool(request)))
             }
+            ActionKind::Transfer { target, on_error } => {
+                let asked = self.transfer(target, notes);
+                self.ask(action, *on_error, asked.map(EffectRequest::Transfer))
+            }
         }
     }
 

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use super::run::{Notes, Run};
 use crate::action::{ApiCallSource, EmailSource};
 use crate::document::is_header_text;
-use crate::effect::{ApiCall, EffectClass, Email};
+use crate::effect::{ApiCall, EffectClass, Email, Transfer};
 use crate::json::{self, measure};
 use crate::limits::{MAX_VALUE_BYTES, MAX_VALUE_DEPTH};
 use crate::outcome::{ErrorCode, ToolError};
@@ -231,6 +231,21 @@ impl Run<'_, '_> {
             return Err(ToolError::limit(format!("the mail has more than {MAX_VALUE_BYTES} bytes")));
         }
         Ok(mail)
+    }
+
+    /// Renders a `call.transfer`.
+    pub(super) fn transfer(&self, target: &Words, notes: &mut Notes) -> Result<Transfer, ToolError> {
+        let text = target.text(&self.names(), &mut notes.warnings)?;
+        Transfer::to(&text).ok_or_else(|| {
+            let message = match text.trim() {
+                "" => "the transfer has no target".to_owned(),
+                text => format!(
+                    "`{}` is no target of a transfer: expected a number, or a `sip:` or `tel:` address",
+                    json::excerpt(text)
+                ),
+            };
+            ToolError::new(ErrorCode::ActionFailed, message)
+        })
     }
 
     /// Renders what stands in a header of a mail.

@@ -30,6 +30,7 @@ impl Run<'_, '_> {
             ActionKind::ApiCall(source) => source.on_error,
             ActionKind::Email(source) => source.on_error,
             ActionKind::Tool(source) => source.on_error,
+            ActionKind::Transfer { on_error, .. } => *on_error,
             _ => OnError::Fail,
         };
         let taken = match (outcome, &action.kind) {
@@ -56,6 +57,9 @@ impl Run<'_, '_> {
                 None => Ok(()),
             }
             .and_then(|()| self.keep(action, output)),
+            (EffectOutcome::Requested, ActionKind::Transfer { .. }) => {
+                self.keep(action, json!({"requested": true}))
+            }
             (EffectOutcome::Failed(failure), _) => {
                 if failure.attempts > 0 {
                     notes.details.insert("attempts".into(), failure.attempts.into());

@@ -67,6 +67,10 @@ fn leaf() -> impl Strategy<Value = Value> {
             "body": {"text": body, "secret": "{{user.auth_token}} {{secrets.key}}"},
             "on_error": if goes_on { "continue" } else { "fail" }, "response_path": "list[+]"
         })),
+        1 => any::<bool>().prop_map(|goes_on| json!({
+            "type": "call.transfer", "target": "{{config.targets[params.x]}}", "id": "transfer",
+            "on_error": if goes_on { "continue" } else { "fail" }
+        })),
         1 => template.prop_map(|text| json!({"type": "tool", "name": "other", "with": {"text": text}, "id": "tool"})),
     ]
 }
@@ -136,6 +140,7 @@ fn outcome(request: &dalsegno_tools::EffectRequest, script: &(u16, Value, bool))
             ..ApiResponse::default()
         }),
         dalsegno_tools::EffectRequest::Email(_) => EffectOutcome::Sent { message_id: None },
+        dalsegno_tools::EffectRequest::Transfer(_) => EffectOutcome::Requested,
         dalsegno_tools::EffectRequest::Tool(_) => EffectOutcome::Returned { output: body.clone() },
     }
 }

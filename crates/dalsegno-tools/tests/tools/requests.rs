@@ -357,3 +357,75 @@ fn a_text_is_one_recipient_and_a_list_is_several() {
     let world = World { first_rules: true, ..World::default() };
     assert_eq!(recipients(&world, "string", &json!("a@b.co, c@d.co"), true).unwrap(), ["a@b.co", "c@d.co"]);
 }
+
+#[test]
+fn a_number_becomes_an_address_and_what_says_more_than_where_is_refused() {
+    let target = |text: &str| dalsegno_tools::Transfer::to(text).map(|transfer| transfer.target);
+    for (written, address) in [
+        ("+33 1 40 00-00.00", "tel:+33140000000"),
+        (" 4711 ", "tel:4711"),
+        ("tel:+33140000000", "tel:+33140000000"),
+        ("sip:sales@acme.example", "sip:sales@acme.example"),
+        ("SIPS:a@b.example;transport=tls", "SIPS:a@b.example;transport=tls"),
+    ] {
+        assert_eq!(target(written).as_deref(), Some(address), "{written}");
+    }
+    let long = format!("sip:{}@a.example", "x".repeat(250));
+    for wrong in [
+        "",
+        "+",
+        "-",
+        "sales",
+        "mailto:a@b.co",
+        "sip:",
+        "tel: 1",
+        "+33 (0)1 40",
+        "sip:a@b?Replaces=x",
+        "sip:a@b\r\nX: y",
+        "sip:a b@c",
+        "sip:\u{e9}@b",
+        "<sip:a@b>",
+        "sip:a@b#c",
+        "1;2",
+        "tel:sales",
+        "tel:+",
+        "tel:;x=1",
+        &long,
+    ] {
+        assert_eq!(target(wrong), None, "{wrong:?}");
+    }
+}
+
+#[test]
+fn an_argument_may_choose_where_a_call_goes_and_not_say_it() {
+    let document = |target: &str| {
+        json!({
+            "name": "t", "description": "Transfers.", "parameters": [{"name": "to", "type": "string"}],
+            "actions": [{"type": "call.transfer", "target": target}],
+        })
+    };
+    for sound in [
+        "+33140000000",
+        "{{config.targets[params.to]}}",
+        "sip:{{tenant.settings.desk}}@acme.example",
+        "{{config.a.b}}",
+    ] {
+        assert_eq!(dalsegno_tools::compile(&document(sound)).problems, [], "{sound}");
+    }
+    for wrong in [
+        "{{params.to}}",
+        "tel:{{params.to}}",
+        "{{config.targets[params.to] ?? params.to}}",
+        "{{config.x + params.to}}",
+        "{{config.x.concat(params.to)}}",
+        "{{user.phone}}",
+        "{{target}}",
+        "{{config.yes ? params.to : config.no}}",
+    ] {
+        let problems = dalsegno_tools::compile(&document(wrong)).problems;
+        let is_told = problems.iter().any(|one| one.pointer == "/actions/0/target");
+        assert!(is_told, "{wrong}: {problems:?}");
+    }
+    let problems = dalsegno_tools::compile(&document("{{params.to}}")).problems;
+    assert_eq!(problems[0].message, "a value could say where the call goes");
+}

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use dalsegno_core::{CallRequest, LiveTokens, ModelReply, ReplyPart, StopReason, TokenDetails, Transcript};
+use dalsegno_core::{CallRequest, LiveTokens, ModelReply, ReplyPart, StopReason, Transcript};
 use serde_json::{Value, json};
 
 use super::past::Past;
@@ -347,17 +347,18 @@ fn tokens_of(active: &Response, reply: Option<&ModelReply>) -> LiveTokens {
             output: reply.output_tokens,
             details: reply.details,
             estimated: reply.estimated,
+            ..LiveTokens::default()
         },
         None => {
             let said = ModelReply::new(vec![ReplyPart::Text(active.text.clone())], StopReason::End);
             let (input, output) = (active.input_tokens, said.estimate_tokens());
-            LiveTokens { input, output, details: TokenDetails::default(), estimated: true }
+            LiveTokens { input, output, estimated: true, ..LiveTokens::default() }
         }
     }
 }
 
 fn usage_of(active: &Response, reply: Option<&ModelReply>) -> Value {
-    let LiveTokens { input, output, details, estimated } = tokens_of(active, reply);
+    let LiveTokens { input, output, details, estimated, .. } = tokens_of(active, reply);
     json!({ "input_tokens": input, "output_tokens": output, "estimated": estimated, "details": details })
 }
 

@@ -245,6 +245,7 @@ fn asked(request: &Request) -> Vec<Block> {
             blocks.extend(mail.html.as_ref().map(|html| named("html", html)));
             blocks
         }
+        Request::Transfer(transfer) => vec![named("to", &transfer.target)],
         Request::AgentCall(call) => {
             let mut blocks = vec![Block::Text(text::shown(&call.text, TEXT))];
             blocks.extend(Some(&call.data).filter(|data| !data.is_null()).map(value));
@@ -277,6 +278,7 @@ pub(super) fn outcome_word(outcome: &Outcome) -> String {
         Outcome::MemoryCreated(_) => "Remembered".to_owned(),
         Outcome::MemoryTraversed(_) => "Found".to_owned(),
         Outcome::EmailSent(_) => "Taken by the mail server".to_owned(),
+        Outcome::TransferRequested => "Asked for".to_owned(),
         Outcome::TimerFired => "The time was reached".to_owned(),
     }
 }
@@ -347,6 +349,6 @@ fn content(outcome: &Outcome, blocks: &mut Vec<Block>, hits: &mut Vec<Hit>) {
             blocks.push(Block::Json(Markup::json(&serde_json::to_value(walked).unwrap_or_default())));
         }
         Outcome::MemoryCreated(created) => blocks.push(named("entity", &created.entity)),
-        Outcome::EmailSent(_) | Outcome::TimerFired => {}
+        Outcome::EmailSent(_) | Outcome::TransferRequested | Outcome::TimerFired => {}
     }
 }

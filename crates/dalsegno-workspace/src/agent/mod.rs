@@ -231,6 +231,11 @@ impl Unpriced {
 }
 
 impl AgentFile {
+    /// The agent that does the work of its calls, where it names one.
+    pub fn delegate(&self) -> Option<&AgentName> {
+        self.voice.settings.as_ref()?.delegate.as_ref()
+    }
+
     /// Says whether the agent takes calls: its file has `[voice]`.
     pub fn takes_calls(&self) -> bool {
         self.voice.settings.is_some()

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use dalsegno_core::{AfterHangup, Mind, ToolName, VoiceSettings, VoiceTool};
+use dalsegno_core::{AfterHangup, AgentName, Mind, ToolName, VoiceSettings, VoiceTool};
 use toml::de::DeValue;
 
 use super::expressions::{self, Readable, Steps};
 use super::steps::optional;
 use crate::code::Code;
 use crate::section::{Located, Section, wrong_type};
-use crate::shape::{Form, Key, Shape};
+use crate::shape::{AGENT_NAME, Form, Key, Shape};
 
 pub(super) static VOICE: Shape = Shape::new(
     "`[voice]`",
@@ -34,6 +34,12 @@ pub(super) static VOICE: Shape = Shape::new(
             Form::Word(&["deny", "keep"]),
             "What happens to open questions for people when the caller has hung up: `deny` answers no, which is the \
              default, and `keep` lets the run wait.",
+        ),
+        Key::new(
+            "delegate",
+            AGENT_NAME,
+            "The agent that does the work of calls over lines with `surface = \"live\"`: its answers are said by the live model. `agents.NAME` \
+             must be in `allow`.",
         ),
         Key::new("max_duration", Form::Duration, "Maximum time of a call; `30m` by default."),
         Key::new(
@@ -110,8 +116,16 @@ pub(super) fn read(file: &Section<'_>, mind: Option<&Mind>) -> Option<Voice> {
             }
         }
     }
+    let delegate = section.parsed::<AgentName>("delegate");
+    if let Some(delegate) = &delegate
+        && let Ok(tool) = format!("agents.{}", delegate.value).parse()
+    {
+        // It has to be allowed like any tool.
+        places.push(Located { value: tool, span: delegate.span.clone() });
+    }
     let settings = VoiceSettings {
         greeting: greeting?,
+        delegate: delegate.map(|delegate| delegate.value),
         filler: filler(&section),
         defer_after_ms: section.millis("defer_after").unwrap_or(defaults.defer_after_ms),
         after_hangup: section.choice("after_hangup", AFTER_HANGUP).unwrap_or_default(),

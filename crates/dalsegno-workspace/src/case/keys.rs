@@ -380,6 +380,7 @@ macro_rules! result {
                     "The HTTP request of a declarative tool that it answers, such as `POST https://api.example.com/refunds`; `*` at the end matches any text.",
                 ),
                 Key::new("mail", Form::Text, "The recipient of the mail that it answers, or `*`."),
+                Key::new("transfer", Form::Text, "The address of the transfer that it answers, or `*`."),
                 Key::new("agent", AGENT_NAME, "The agent whose run it answers."),
                 Key::new("with", Form::Any, "Arguments that the request must have; others may be there."),
                 Key::new(
@@ -418,7 +419,7 @@ pub(super) static RESULT: Shape = result!(
 /// A result of a property, in which what models reply is made up.
 pub(super) static GIVEN: Shape = result!();
 
-pub(super) const SUBJECTS: &[&str] = &["tool", "memory", "http", "mail", "agent"];
+pub(super) const SUBJECTS: &[&str] = &["tool", "memory", "http", "mail", "transfer", "agent"];
 
 pub(super) const FAILURES: &[&str] = &[
     "timeout",

@@ -158,6 +158,8 @@ pub enum Asked {
     Http(String),
     /// Mails of a declarative tool, to this recipient, or to any with `*`.
     Mail(String),
+    /// Transfers of the call to this address, or to any with `*`.
+    Transfer(String),
     /// Child runs of an agent.
     Agent(String),
 }

@@ -50,6 +50,7 @@ fn result(
             Asked::Http(named)
         }
         "mail" => Asked::Mail(named),
+        "transfer" => Asked::Transfer(named),
         _ => Asked::Agent(named),
     };
     check_keys(&section, &of);
@@ -87,6 +88,7 @@ fn check_keys(section: &Section<'_>, of: &Asked) {
         Asked::Memory(_) => ("a memory", &["text", "error", "status", "replies"]),
         Asked::Http(_) => ("an HTTP request", &["error", "replies"]),
         Asked::Mail(_) => ("a mail", &["returns", "text", "error", "status", "replies"]),
+        Asked::Transfer(_) => ("a transfer", &["returns", "text", "error", "status", "replies"]),
         Asked::Agent(_) => ("an agent", &["status"]),
     };
     for key in none.iter().filter(|key| section.form(key).is_some()) {

@@ -1,6 +1,8 @@
 //! Reads `[budget]`.
 
-use super::DailyBudget;
+use std::collections::BTreeMap;
+
+use super::{DailyBudget, VoiceLine};
 use crate::code::Code;
 use crate::section::Section;
 
@@ -10,6 +12,23 @@ pub(super) fn read(file: &Section<'_>) -> DailyBudget {
         max_cost_nano_usd: section.dollars("max_cost_usd_per_day"),
         tenant_max_cost_nano_usd: section.dollars("tenant_max_cost_usd_per_day"),
         time_zone: crate::tenant::time_zone(&section),
+    }
+}
+
+/// Reports the lines without a price: what is spent over them would not count.
+pub(super) fn check_lines(file: &Section<'_>, lines: &BTreeMap<String, VoiceLine>) {
+    let Some(span) = file.key_span("budget") else { return };
+    let unpriced: Vec<&String> =
+        lines.iter().filter(|(_, line)| line.price.is_none()).map(|(name, _)| name).collect();
+    if !unpriced.is_empty() {
+        let lines = crate::names::list(&unpriced);
+        file.report
+            .error(
+                Code::MissingPrice,
+                span,
+                format!("the budget cannot hold: the line {lines} has no `price`"),
+            )
+            .help("add `price = { input = …, output = … }` to each line, in US dollars for a million tokens");
     }
 }
 

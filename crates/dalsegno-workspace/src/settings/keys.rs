@@ -250,12 +250,12 @@ pub(super) static CASSETTE_MODEL: Shape = Shape::new(
     ],
 );
 
-const INPUT: Key = Key::new("input", models::DOLLARS, "The price of a million tokens sent.")
+pub(super) const INPUT: Key = Key::new("input", models::DOLLARS, "The price of a million tokens sent.")
     .required("add `input = …`, US dollars for a million tokens sent");
-const OUTPUT: Key =
+pub(super) const OUTPUT: Key =
     Key::new("output", models::DOLLARS, "The price of a million tokens received, reasoning included.")
         .required("add `output = …`, US dollars for a million tokens received");
-const CACHED_INPUT: Key = Key::new(
+pub(super) const CACHED_INPUT: Key = Key::new(
     "cached_input",
     models::DOLLARS,
     "The price of a million tokens sent that the provider had in its cache; that of `input` by default.",

@@ -40,9 +40,9 @@ pub use self::oidc::{ACCESS_SCOPES, OIDC_ALGORITHMS};
 pub(crate) use self::paths::Paths;
 pub(crate) use self::reach::Reach;
 pub(crate) use self::read::{SettingsRead, default_store, may_name_store, read, secret_settings};
-pub use self::telephone::{Answerer, Telephone, is_number};
+pub use self::telephone::{Answerer, Telephone, TransferPattern, is_number};
 pub(crate) use self::tenant_keys::KeysPlace;
-pub use self::voice::VoiceLine;
+pub use self::voice::{LineSurface, VoiceLine};
 
 /// The settings of a workspace. All paths are joined with the workspace's folder.
 #[derive(Debug, Clone, PartialEq)]

@@ -46,6 +46,8 @@ pub(crate) fn read(report: &Report, table: &DeTable<'_>, root: &Path) -> Setting
     let paid = models.bindings.iter().filter(|(_, binding)| matches!(binding, ModelBinding::Http(_)));
     let unpriced = paid.map(|(name, _)| name).filter(|name| !models.prices.contains_key(*name));
     budget::check_prices(&file, unpriced);
+    let lines = voice::read(&file, &paths);
+    budget::check_lines(&file, &lines);
     let settings = Settings {
         models: models.bindings,
         prices: models.prices,
@@ -71,7 +73,7 @@ pub(crate) fn read(report: &Report, table: &DeTable<'_>, root: &Path) -> Setting
         telemetry: telemetry::read(&file, &paths),
         serve: serve::read(&file, &paths),
         triggers: triggers::read(&file, &paths),
-        lines: voice::read(&file, &paths),
+        lines,
     };
     SettingsRead { settings, store_is_known, keys: models.keys }
 }

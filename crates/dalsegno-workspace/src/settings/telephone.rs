@@ -1,8 +1,11 @@
 //! Reads what a line of a telephone has: the secrets of its webhooks, and who answers at which number.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::str::FromStr;
 
 use dalsegno_core::AgentName;
+use dalsegno_tools::Transfer;
 use toml::Spanned;
 use toml::de::{DeString, DeValue};
 
@@ -15,6 +18,7 @@ use crate::names::{nearest, some};
 use crate::section::{Located, Section};
 use crate::shape::{Form, Key, Shape};
 use crate::source::SourceFile;
+use crate::tenant::Refer;
 use crate::workspace::Workspace;
 
 /// How a line is reached by telephone.
@@ -33,6 +37,66 @@ pub struct Answerer {
     pub tenant: Located<String>,
     /// The agent.
     pub agent: Located<AgentName>,
+    /// Where calls to the number may be transferred. Nowhere by default: whoever owns the line pays for what it dials.
+    pub transfer_to: Vec<TransferPattern>,
+}
+
+/// Addresses to which calls may be transferred: one of them, or with `*` for letters, digits, `.`, `_`, `+` and `-`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TransferPattern(String);
+
+impl FromStr for TransferPattern {
+    type Err = &'static str;
+
+    /// Reads a pattern as people write it: a bare number becomes a `tel:` address.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let text = text.trim();
+        let address = match text.contains(':') {
+            true => text.to_owned(),
+            // As the number of a target, which has no blanks.
+            false => text.chars().fold("tel:".to_owned(), |mut address, one| {
+                if !matches!(one, ' ' | '-' | '.') {
+                    address.push(one);
+                }
+                address
+            }),
+        };
+        // It is an address when digits stand for its stars.
+        match Transfer::to(&address.replace('*', "1")) {
+            Some(_) => Ok(Self(address.to_ascii_lowercase())),
+            None => Err("expected a number, or an address with `tel:`, `sip:` or `sips:`"),
+        }
+    }
+}
+
+impl fmt::Display for TransferPattern {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+impl TransferPattern {
+    /// Says whether an address is one of them.
+    pub fn matches(&self, target: &str) -> bool {
+        let target = target.to_ascii_lowercase();
+        let mut parts = self.0.split('*');
+        let Some(mut rest) = parts.next().and_then(|first| target.strip_prefix(first)) else { return false };
+        let mut parts = parts.peekable();
+        if parts.peek().is_none() {
+            return rest.is_empty();
+        }
+        let stands =
+            |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._+-".contains(&byte));
+        while let Some(part) = parts.next() {
+            let found = match parts.peek() {
+                None => rest.strip_suffix(part).map(|skipped| (skipped, "")),
+                Some(_) => rest.split_once(part),
+            };
+            let Some((_, left)) = found.filter(|(skipped, _)| stands(skipped)) else { return false };
+            rest = left;
+        }
+        true
+    }
 }
 
 /// Most secrets of a line: while they are exchanged there are two.
@@ -66,6 +130,11 @@ static NUMBER: Shape = Shape::new(
         ),
         Key::new("agent", Form::Text, "The agent that answers. It has `[voice]`.")
             .required("add `agent = \"NAME\"`"),
+        Key::new(
+            "transfer_to",
+            Form::List(&Form::Text),
+            "Where calls may be transferred: addresses such as `\"tel:+33140000000\"`, or with `*`, such as `\"sip:*@acme.example\"`. Nowhere when absent.",
+        ),
     ],
 );
 
@@ -126,8 +195,10 @@ pub(super) fn read(line: &Section<'_>, paths: &Paths<'_>, what: &str) -> Option<
             line.report.error(Code::InvalidValue, tenant.span, problem);
             continue;
         }
+        let patterns: Vec<Located<TransferPattern>> = section.list("transfer_to");
+        let transfer_to = patterns.into_iter().map(|pattern| pattern.value).collect();
         if let Some(agent) = section.parsed("agent") {
-            numbers.insert(number.value, Answerer { tenant, agent });
+            numbers.insert(number.value, Answerer { tenant, agent, transfer_to });
         }
     }
     Some(Telephone { webhook_secrets, numbers })
@@ -182,13 +253,14 @@ impl Telephone {
         &self,
         source: &SourceFile,
         (agents, speaking, tenants): (&BTreeSet<&str>, &BTreeSet<&str>, &BTreeSet<&str>),
+        refers: &BTreeMap<&str, &Refer>,
     ) -> Vec<Diagnostic> {
         let mut found = Vec::new();
         for (number, answerer) in &self.numbers {
-            let mut warn = |code, span, problem: String, help: String| {
+            let warned = |code, span, problem: String, help: String| {
                 let warning = Diagnostic::new(code, Severity::Warning, source.file(), problem);
                 let warning = warning.at(source, span).with_label(format!("calls to {number} are rejected"));
-                found.push(warning.with_help(help));
+                warning.with_help(help)
             };
             let help =
                 |name: &str, known: &BTreeSet<&str>, folder: &str| match nearest(name, known.iter().copied())
@@ -202,18 +274,77 @@ impl Telephone {
             let (agent, span) = (answerer.agent.value.as_str(), answerer.agent.span.clone());
             if !agents.contains(agent) {
                 let problem = format!("the workspace has no agent `{agent}`");
-                warn(Code::UnknownAgent, span, problem, help(agent, agents, "agents"));
+                found.push(warned(Code::UnknownAgent, span, problem, help(agent, agents, "agents")));
             } else if !speaking.contains(agent) {
                 let problem = format!("the agent `{agent}` takes no calls");
-                warn(Code::MissingKey, span, problem, "add `[voice]` to its file".to_owned());
+                found.push(warned(Code::MissingKey, span, problem, "add `[voice]` to its file".to_owned()));
             }
             let tenant = answerer.tenant.value.as_str();
+            for destination in refers.get(tenant).into_iter().flat_map(|refer| refer.offered()) {
+                let Some(Transfer { target }) = Transfer::to(&destination.target_uri) else { continue };
+                if !answerer.transfer_to.iter().any(|pattern| pattern.matches(&target)) {
+                    let problem = format!(
+                        "calls to {number} cannot be transferred to `{}` of the tenant `{tenant}`",
+                        destination.id
+                    );
+                    let warning = Diagnostic::new(Code::NoEffect, Severity::Warning, source.file(), problem);
+                    let warning = warning.at(source, answerer.agent.span.clone());
+                    let warning = warning.with_label("the number does not allow its address");
+                    found.push(
+                        warning.with_help(format!("add `\"{target}\"` to `transfer_to` of the number")),
+                    );
+                }
+            }
             if tenant != Workspace::DEFAULT_TENANT && !tenants.contains(tenant) {
                 let problem = format!("the workspace has no tenant `{tenant}`");
                 let help = help(tenant, tenants, "tenants");
-                warn(Code::UnknownTenant, answerer.tenant.span.clone(), problem, help);
+                found.push(warned(Code::UnknownTenant, answerer.tenant.span.clone(), problem, help));
             }
         }
         found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::TransferPattern;
+
+    fn matches(pattern: &str, target: &str) -> bool {
+        pattern.parse::<TransferPattern>().is_ok_and(|pattern| pattern.matches(target))
+    }
+
+    #[test]
+    fn a_pattern_allows_what_it_names_and_nothing_else() {
+        for (pattern, target) in [
+            ("+33140000000", "tel:+33140000000"),
+            ("tel:+33140000000", "tel:+33140000000"),
+            ("+3314*", "tel:+33140000000"),
+            ("+33 1 40-00.00 00", "tel:+33140000000"),
+            ("sip:*@acme.example", "SIP:Sales@ACME.example"),
+            ("sip:desk-*@*.acme.example", "sip:desk-7@paris.acme.example"),
+            ("sip:*@acme.example", "sip:a.b@acme.example"),
+        ] {
+            assert!(matches(pattern, target), "{pattern} {target}");
+        }
+        for (pattern, target) in [
+            ("+33140000000", "tel:+331400000001"),
+            ("+33140000000", "sip:+33140000000@evil.example"),
+            ("+3314*", "tel:+33240000000"),
+            ("+3314*", "tel:+33140000000;phone-context=evil.example"),
+            ("sip:*@acme.example", "sip:a@evil.example;x=b@acme.example"),
+            ("sip:*@acme.example", "sip:a@acme.example.evil.example"),
+            ("sip:*@acme.example", "sips:a@acme.example"),
+            ("sip:a*a@b", "sip:a@b"),
+            ("sip:*@*", "sip:a@b:5060"),
+        ] {
+            assert!(!matches(pattern, target), "{pattern} {target}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_address_is_no_pattern() {
+        for wrong in ["", "sales", "http://acme.example", "sip:", "sip:a@b?x=*", "tel:"] {
+            assert!(wrong.parse::<TransferPattern>().is_err(), "{wrong}");
+        }
     }
 }

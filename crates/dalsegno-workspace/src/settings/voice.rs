@@ -2,17 +2,42 @@
 
 use std::collections::BTreeMap;
 
-use dalsegno_core::AgentName;
+use dalsegno_core::{AgentName, LivePrice};
 
 use super::paths::Paths;
-use super::{SecretRef, Telephone, dispatch, keys, secrets, telephone, url};
+use super::{SecretRef, Telephone, dispatch, keys, models, secrets, telephone, url};
 use crate::code::Code;
 use crate::section::Section;
 use crate::shape::{Form, Key, Need, Shape};
 
+/// What the provider of a line's live model speaks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LineSurface {
+    /// The Realtime API of OpenAI, which others have as well: the live model takes turns with the caller.
+    Realtime,
+    /// The Live API of OpenAI: the live model hears while it speaks, and another one works with the tools.
+    Live {
+        /// The model of the provider that works with the tools, as the provider calls it; none where every agent at its numbers names another
+        /// one that does its work.
+        backend: Option<String>,
+    },
+}
+
+impl LineSurface {
+    /// The word in the file, such as `realtime`.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Realtime => "realtime",
+            Self::Live { .. } => "live",
+        }
+    }
+}
+
 /// A line, over which agents with `[voice]` speak with callers, `[voice.lines.NAME]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VoiceLine {
+    /// What its provider speaks.
+    pub surface: LineSurface,
     /// The live model, as the provider calls it.
     pub model: String,
     /// The address of the provider's Realtime API, without its path; OpenAI's own when absent. `https`, or `http` to this
@@ -20,6 +45,8 @@ pub struct VoiceLine {
     pub base_url: Option<String>,
     /// The key; endpoints of one's own may need none.
     pub api_key: Option<SecretRef>,
+    /// What the live model costs; calls over the line have no cost when absent.
+    pub price: Option<LivePrice>,
     /// Most calls at once. 64 by default.
     pub max_calls: usize,
     /// How it is reached by telephone, `transport = "sip"`; a line for text when absent.
@@ -53,7 +80,7 @@ static LINE: Shape = Shape {
     one_of: &[],
     needs: &[Need { because_of: "transport", word: Some("sip"), keys: &["webhook_secrets", "numbers"] }],
     keys: &[
-        Key::new("surface", Form::Word(&["realtime"]), "What the provider of the live model speaks.")
+        Key::new("surface", Form::Word(&["realtime", "live"]), "What the provider of the live model speaks.")
             .required("add `surface = \"realtime\"`"),
         Key::new(
             "transport",
@@ -63,6 +90,11 @@ static LINE: Shape = Shape {
         .required("add `transport = \"sip\"` for a telephone, or `transport = \"text\"`"),
         Key::new("model", Form::Text, "The provider's name for the live model.")
             .required("add `model = \"…\"`, such as `gpt-realtime-2.1`"),
+        Key::new(
+            "backend_model",
+            Form::Text,
+            "The provider's name for the model that works with the tools while the live model speaks; for `surface = \"live\"`.",
+        ),
         Key::new(
             "base_url",
             Form::Text,
@@ -78,17 +110,46 @@ static LINE: Shape = Shape {
             Form::Table(&keys::SECRET),
             "Where to find the key: `{ env = \"NAME\" }`, `{ file = \"PATH\" }`, `{ store = \"NAME\" }` or `{ command = [\"PROGRAM\", …] }`.",
         ),
+        Key::new(
+            "price",
+            Form::Table(&PRICE),
+            "The price of the live model's tokens, in US dollars per million.",
+        ),
         Key::new("max_calls", dispatch::COUNT, "Maximum number of calls at once; 64 by default."),
         telephone::KEYS[0],
         telephone::KEYS[1],
     ],
 };
 
+static PRICE: Shape = Shape::new(
+    "the `price` of a line",
+    &[
+        keys::INPUT,
+        keys::OUTPUT,
+        keys::CACHED_INPUT,
+        Key::new(
+            "audio_input",
+            models::DOLLARS,
+            "The price of a million tokens of sound sent; that of `input` by default.",
+        ),
+        Key::new(
+            "audio_output",
+            models::DOLLARS,
+            "The price of a million tokens of sound received; that of `output` by default.",
+        ),
+        Key::new(
+            "cached_audio_input",
+            models::DOLLARS,
+            "The price of a million tokens of sound sent that the provider had in its cache; that of `audio_input` by default.",
+        ),
+    ],
+);
+
 /// The longest name of a line that rings: it is a part of an address.
 const NAME_MAX: usize = 64;
 
-/// The end of an address that is added to it.
-const ENDPOINT: &str = "/realtime";
+/// The ends of addresses that are added to them.
+const ENDPOINTS: [&str; 2] = ["/realtime", "/live"];
 
 pub(super) fn read(file: &Section<'_>, paths: &Paths<'_>) -> BTreeMap<String, VoiceLine> {
     let mut lines = BTreeMap::new();
@@ -115,15 +176,14 @@ pub(super) fn read(file: &Section<'_>, paths: &Paths<'_>) -> BTreeMap<String, Vo
 }
 
 fn line_of(line: &Section<'_>, paths: &Paths<'_>, what: &str) -> Option<VoiceLine> {
-    // It has one word so far.
-    let surface = line.choice("surface", &[("realtime", ())]);
+    let is_live = line.choice("surface", &[("realtime", false), ("live", true)]);
     let transport = line.choice("transport", &[("sip", true), ("text", false)]);
     let base_url = url::read(line, "base_url", line.boolean("allow_http").unwrap_or(false));
     if let (Some(url), Some(text)) = (&base_url, line.string("base_url")) {
         let plain = url.trim_end_matches('/');
-        if let Some(base) = plain.strip_suffix(ENDPOINT) {
+        if let Some((base, end)) = ENDPOINTS.iter().find_map(|end| Some((plain.strip_suffix(end)?, end))) {
             line.report
-                .error(Code::InvalidValue, text.span, format!("`base_url` of {what} ends with `{ENDPOINT}`"))
+                .error(Code::InvalidValue, text.span, format!("`base_url` of {what} ends with `{end}`"))
                 .label("Dalsegno adds this path itself")
                 .help(format!("write `{base}`"));
         } else if plain.contains(['?', '#']) {
@@ -136,8 +196,23 @@ fn line_of(line: &Section<'_>, paths: &Paths<'_>, what: &str) -> Option<VoiceLin
     if !line.has("base_url") {
         line.require("api_key", "add `api_key = { env = \"OPENAI_API_KEY\" }`");
     }
+    let price = line.section("price").map(|price| price_of(&price));
     let max_calls = line.integer("max_calls").unwrap_or(VoiceLine::MAX_CALLS);
-    surface?;
+    let surface = match is_live? {
+        true => {
+            hears_sound_only(line);
+            LineSurface::Live { backend: line.string("backend_model").map(|backend| backend.value) }
+        }
+        false => {
+            if let Some(span) = line.key_span("backend_model") {
+                line.report
+                    .error(Code::InvalidValue, span, "`backend_model` is of no use at this line")
+                    .label("a live model that takes turns works with the tools itself")
+                    .help("remove it, or write `surface = \"live\"`");
+            }
+            LineSurface::Realtime
+        }
+    };
     let telephone = match transport? {
         true => Some(telephone::read(line, paths, what)?),
         false => {
@@ -145,5 +220,43 @@ fn line_of(line: &Section<'_>, paths: &Paths<'_>, what: &str) -> Option<VoiceLin
             None
         }
     };
-    Some(VoiceLine { model: line.string("model")?.value, base_url, api_key, max_calls, telephone })
+    let price = match price {
+        None => None,
+        Some(price) => Some(price?),
+    };
+    Some(VoiceLine {
+        surface,
+        model: line.string("model")?.value,
+        base_url,
+        api_key,
+        price,
+        max_calls,
+        telephone,
+    })
+}
+
+/// Reports a line for text whose live model hears while it speaks: its caller is heard at the provider only.
+fn hears_sound_only(line: &Section<'_>) {
+    if let (Some(transport), Some(span)) = (line.string("transport"), line.key_span("transport"))
+        && transport.value == "text"
+    {
+        line.report
+            .error(Code::InvalidValue, span, "a line with `surface = \"live\"` takes no text")
+            .label("this live model hears sound only")
+            .help("write `transport = \"sip\"` for a telephone, or `surface = \"realtime\"`");
+    }
+}
+
+fn price_of(price: &Section<'_>) -> Option<LivePrice> {
+    let [cached_input, audio_input, audio_output, cached_audio_input] =
+        ["cached_input", "audio_input", "audio_output", "cached_audio_input"].map(|key| price.dollars(key));
+    let (input, output) = (price.dollars("input"), price.dollars("output"));
+    Some(LivePrice {
+        input: input?,
+        output: output?,
+        cached_input,
+        audio_input,
+        audio_output,
+        cached_audio_input,
+    })
 }

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use dalsegno_tools::Transfer;
+
 use super::keys::DESTINATION;
 use crate::code::Code;
 use crate::section::{Located, Section};
@@ -150,6 +152,9 @@ fn is_id(text: &str) -> bool {
 }
 
 fn is_target(text: &str) -> bool {
+    if Transfer::to(text).is_none() {
+        return false;
+    }
     let number = text.strip_prefix("tel:").unwrap_or(text);
     if let Some(digits) = number.strip_prefix('+') {
         return (6..=15).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_digit());

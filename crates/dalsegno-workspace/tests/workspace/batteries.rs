@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::fs;
 
 use dalsegno_tools::{
-    ApiCall, ApiResponse, Call, CallInfo, Context, EffectOutcome, EffectRequest, Email, Next, SessionContext,
-    ToolOutcome, Toolkit,
+    ApiCall, ApiResponse, Call, CallInfo, Context, EffectFailure, EffectOutcome, EffectRequest, Email,
+    ErrorCode, Next, SessionContext, ToolOutcome, Toolkit, Transfer,
 };
 use dalsegno_workspace::{Workspace, batteries};
 use serde_json::{Map, Value, json};
@@ -181,28 +181,27 @@ fn a_transfer_is_sent_only_with_the_token_of_a_confirmation() {
     talk.hear();
     let confirmed =
         json!({ "destination_id": "support", "confirmation_token": too_late["confirmation_token"] });
-    let done = talk.call(TRANSFER, confirmed.clone(), &[answer(200, json!({}))]);
+    let done = talk.call(TRANSFER, confirmed.clone(), &[EffectOutcome::Requested]);
     assert_eq!(
-        done.output,
-        json!({ "status": "transferred", "destination_id": "support", "label": "Service Technique" })
+        (&done.output["status"], &done.output["destination_id"], &done.output["label"]),
+        (&json!("requested"), &json!("support"), &json!("Service Technique"))
     );
-    let request = talk.requests()[0];
-    assert_eq!(url(request), "https://api.openai.com/v1/realtime/calls/rtc_1/refer");
-    assert_eq!(body(request), json!({ "target_uri": "+14155552000" }));
-    assert_eq!(request.idempotency_key, "rtc_1-transfer-support");
+    assert_eq!(talk.asked, [EffectRequest::Transfer(Transfer { target: "tel:+14155552000".to_owned() })]);
     // A token is good for one transfer.
     assert_eq!(talk.call(TRANSFER, confirmed, &[]).output["status"], "confirmation_required");
 }
 
 #[test]
-fn the_same_transfer_twice_has_one_key() {
+fn a_transfer_that_fails_is_told_as_such() {
     let mut talk = transfer("require_confirmation = false");
-    for _ in 0..2 {
-        let done = talk.call(TRANSFER, json!({ "destination_id": "sales" }), &[answer(200, Value::Null)]);
-        assert_eq!(done.output["status"], "transferred");
-    }
-    let keys: Vec<_> = talk.requests().iter().map(|request| request.idempotency_key.clone()).collect();
-    assert_eq!(keys, ["rtc_1-transfer-sales", "rtc_1-transfer-sales"]);
+    let failure = EffectFailure::new(ErrorCode::NotPermitted, "calls may not be transferred there");
+    let failed = talk.call(TRANSFER, json!({ "destination_id": "sales" }), &[EffectOutcome::Failed(failure)]);
+    let output = &failed.output;
+    assert_eq!(
+        (&output["status"], &output["error"], &output["reason"]),
+        (&json!("failed"), &json!("call_transfer_failed"), &json!("not_permitted"))
+    );
+    assert!(!output.to_string().contains("sip:"), "{output}");
 }
 
 #[test]

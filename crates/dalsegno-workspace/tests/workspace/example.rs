@@ -83,6 +83,7 @@ fn outcome(request: &Request, risk: f64) -> Outcome {
         | Request::MemoryTraverse(_)
         | Request::ApiCall(_)
         | Request::Email(_)
+        | Request::Transfer(_)
         | Request::AgentCall(_)
         | Request::Input(_)
         | Request::Timer(_) => panic!("the example has no such step"),

@@ -37,7 +37,11 @@ fn a_line_that_cannot_be_says_why() {
         "it may need no key"
     );
     for (key, value, expected) in [
-        ("surface", "'live'", "invalid-value: `surface` cannot be `live`"),
+        ("surface", "'media'", "invalid-value: `surface` cannot be `media`"),
+        ("backend_model", "'m'", "invalid-value: `backend_model` is of no use at this line"),
+        ("price", "{ input = 1 }", "missing-key: "),
+        ("price", "{ input = 1, output = -1 }", "invalid-value: "),
+        ("price", "{ input = 1, output = 1, audio = 1 }", "unknown-key: "),
         ("surface", "", "missing-key: `[voice.lines.front]` has no `surface`"),
         ("transport", "'media'", "invalid-value: `transport` cannot be `media`"),
         ("transport", "", "missing-key: `[voice.lines.front]` has no `transport`"),
@@ -80,6 +84,8 @@ fn a_line_that_cannot_be_says_why() {
         let found = messages(&[(key, value)]);
         assert!(found.len() == 1 && found[0].starts_with(expected), "{key} = {value}: {found:?}");
     }
+    let found = messages(&[("surface", "'live'"), ("backend_model", "'m'")]);
+    assert_eq!(found, ["invalid-value: a line with `surface = \"live\"` takes no text"]);
     let private = [("base_url", "'http://10.1.2.3:8080/v1'"), ("allow_http", "true")];
     assert_eq!(messages(&private), [""; 0]);
 }
@@ -114,11 +120,17 @@ fn a_line_that_cannot_ring_says_why() {
         ("numbers", "{ '+0176540001' = { agent = 'a' } }", "invalid-value: `+0176540001` is not a number"),
         ("numbers", "{ '+33 1 76' = { agent = 'a' } }", "invalid-value: `+33 1 76` is not a number"),
         ("numbers", "{ '+33176540001' = {} }", "missing-key: the number `+33176540001` has no `agent`"),
+        (
+            "numbers",
+            "{ '+33176540001' = { agent = 'a', transfer_to = ['sales'] } }",
+            "invalid-value: expected a number, or an address with `tel:`, `sip:` or `sips:`",
+        ),
         ("numbers", "{ '+33176540001' = { agent = 'b' } }", "unknown-agent: the workspace has no agent `b`"),
     ] {
         let found = rings(&[(key, value)]);
         assert!(found.len() == 1 && found[0].starts_with(expected), "{key} = {value}: {found:?}");
     }
+    assert_eq!(rings(&[("surface", "'live'"), ("backend_model", "'m'")]), [mute]);
     let found = rings(&[("numbers", "{ '+33176540001' = { agent = 'a', tenant = 'acme' } }")]);
     assert_eq!(found, [mute, "unknown-tenant: the workspace has no tenant `acme`"]);
     let found = rings(&[("numbers", "{ '+33176540001' = { agent = 'a', tenant = 'A B' } }")]);
@@ -151,4 +163,39 @@ fn two_lines_with_one_number_are_an_error_and_so_is_a_name_that_is_no_address() 
         ["invalid-value: the lines `back` and `front` both have the number `+33176540001`"]
     );
     assert_eq!(load(&["\"a/b\""]), ["invalid-value: `a/b` is not the name of a line"]);
+}
+
+#[test]
+fn destinations_of_a_tenant_that_a_number_does_not_allow_are_warned_of() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["agents", "tenants"] {
+        fs::create_dir(folder.path().join(name)).unwrap();
+    }
+    fs::write(folder.path().join("agents/a.toml"), "name = 'a'\n[model]\nuse = 'default'\n[voice]\n")
+        .unwrap();
+    let destination = |id: &str, target: &str| {
+        format!("[[features.refer.destinations]]\ndestination_id = '{id}'\ntarget_uri = '{target}'\n")
+    };
+    let tenant = [
+        "name = 'acme'\n",
+        &destination("sales", "+33140000000"),
+        &destination("desk", "sip:desk@acme.example"),
+    ];
+    fs::write(folder.path().join("tenants/acme.toml"), tenant.concat()).unwrap();
+    let warned = |transfer_to: &str| {
+        let settings = format!(
+            "[models.default]\nprovider = 'openai'\nmodel = 'm'\napi_key = {{ env = 'K' }}\n\
+             [voice.lines.front]\nsurface = 'realtime'\ntransport = 'sip'\nmodel = 'm'\napi_key = {{ env = 'K' }}\n\
+             webhook_secrets = [{{ env = 'S' }}]\n\
+             numbers = {{ '+33176540001' = {{ agent = 'a', tenant = 'acme', transfer_to = [{transfer_to}] }} }}\n"
+        );
+        fs::write(folder.path().join("dalsegno.toml"), settings).unwrap();
+        let diagnostics = Workspace::load(folder.path()).diagnostics;
+        assert!(diagnostics.iter().all(|one| !one.is_error()), "{diagnostics:?}");
+        diagnostics.iter().map(|one| one.message.clone()).collect::<Vec<_>>()
+    };
+    let of = |id: &str| format!("calls to +33176540001 cannot be transferred to `{id}` of the tenant `acme`");
+    assert_eq!(warned(""), [of("sales"), of("desk")]);
+    assert_eq!(warned("'+3314*'"), [of("desk")]);
+    assert_eq!(warned("'+3314*', 'sip:*@acme.example'"), [""; 0]);
 }

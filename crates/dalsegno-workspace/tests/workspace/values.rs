@@ -5,11 +5,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use dalsegno_core::{
-    Approve, Limits, MemoryScope, Mind, ModelMind, OnExceeded, OnFailure, Plan, PlanCall, StepAction,
+    Approve, Limits, LivePrice, MemoryScope, Mind, ModelMind, OnExceeded, OnFailure, Plan, PlanCall,
+    StepAction,
 };
 use dalsegno_workspace::{
-    Access, AgentFile, AwsKeyBinding, DispatchSettings, EnvValue, FileGrant, Lifetime, ModelBinding,
-    OidcTenant, SecretCommand, SecretGrant, SecretRef, ServerLimits, TenantKey, VoiceLine, Workspace,
+    Access, AgentFile, AwsKeyBinding, DispatchSettings, EnvValue, FileGrant, Lifetime, LineSurface,
+    ModelBinding, OidcTenant, SecretCommand, SecretGrant, SecretRef, ServerLimits, TenantKey, VoiceLine,
+    Workspace,
 };
 use serde_json::json;
 
@@ -69,7 +71,17 @@ fn every_key_of_the_settings_arrives() {
     assert_eq!(sign_in.client_secret, Some(SecretRef::Env("OIDC_SECRET".to_owned())));
     assert_eq!(sign_in.scopes, ["email", "profile"]);
 
+    let price = LivePrice {
+        input: 4_000_000,
+        output: 16_000_000,
+        cached_input: Some(400_000),
+        audio_input: Some(32_000_000),
+        audio_output: Some(64_000_000),
+        cached_audio_input: Some(400_000),
+    };
     let line = VoiceLine {
+        surface: LineSurface::Realtime,
+        price: Some(price),
         model: "gpt-realtime-2.1".to_owned(),
         base_url: Some("https://voice.example.com/v1".to_owned()),
         api_key: Some(SecretRef::Env("VOICE_KEY".to_owned())),
@@ -77,6 +89,12 @@ fn every_key_of_the_settings_arrives() {
         telephone: None,
     };
     assert_eq!(settings.lines["front"], line);
+    let night = &settings.lines["night"];
+    assert_eq!(night.surface, LineSurface::Live { backend: Some("gpt-5.2".to_owned()) });
+    let transfer_to = &settings.lines["desk"].telephone.as_ref().unwrap().numbers["+33176540001"].transfer_to;
+    let allowed = ["tel:+33140000000", "sip:desk@acme.example", "tel:+33140000001"];
+    let allowed = allowed.map(|target| transfer_to.iter().any(|pattern| pattern.matches(target)));
+    assert_eq!(allowed, [true, true, false]);
 
     let server = &settings.servers["files"];
     assert_eq!(server.module, root.join("files.bin"));

@@ -28,6 +28,7 @@ impl Room<'_> {
             return;
         }
         self.emit(CommandKind::Close { reason: reason.into() });
+        self.live.transfer = None;
         self.live.closing = Some(Over { at: self.at, by: EndedBy::Agent, reason: reason.into(), error });
     }
 
@@ -36,8 +37,8 @@ impl Room<'_> {
     pub(super) fn counted(&mut self, tokens: &LiveTokens) {
         let Mind::Model(mind) = &self.config.mind else { return };
         let is_own = self.state.request.surface == Some(Surface::Model);
-        let price = mind.model.price.as_ref().filter(|_| is_own);
-        self.state.usage.add(&budget::of_response(price, tokens));
+        let (usage, _) = self.config.usage_of_response(&self.state.request, tokens);
+        self.state.usage.add(&usage);
         let error = match budget::overrun(self.config, &self.state) {
             Some(limit) => {
                 let message = budget::beyond(self.config, &self.state, limit);

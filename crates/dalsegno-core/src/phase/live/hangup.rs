@@ -1,11 +1,13 @@
-//! The live model hangs up: once its last words were played, and unless the caller speaks before.
+//! The live model hangs up: once its last words were played, and unless the caller speaks before. Or it transfers the call.
 
 use alloc::vec::Vec;
 
 use super::Room;
 use super::talk::after;
-use crate::id::Timestamp;
+use crate::event::{FailureCode, Outcome};
+use crate::id::{OperationId, Timestamp};
 use crate::live::{HangsUp, Live, ResponseEnd, Surface};
+use crate::operation::Request;
 use crate::phase::admit::Refusal;
 use crate::reply::CallRequest;
 use crate::state::Decision;
@@ -28,6 +30,10 @@ impl Room<'_> {
 
     /// The model asks for the end of the call. It gets no output, unless the call continues.
     pub(super) fn hang_up(&mut self, response: &str, call: CallRequest) {
+        if self.live.transfer.is_some() || self.join.transfers() {
+            let message = "the call is being transferred: it ends by itself";
+            return self.refuse(&call, Refusal::new("not_permitted", message));
+        }
         if self.live.hangs_up.is_some() {
             return self.refuse(&call, Refusal::new("overloaded", "the call ends already"));
         }
@@ -36,11 +42,28 @@ impl Room<'_> {
         let end = ended.map(|(_, end)| *end);
         let CallRequest { call_id, name, arguments, validation: _ } = call;
         self.live.hangs_up =
-            Some(HangsUp { call_id, name, arguments, response: response.into(), since: None });
+            Some(HangsUp { call_id, name, arguments, response: response.into(), since: None, said: false });
         match end {
             Some(ResponseEnd::Completed) => self.goodbye(response),
             Some(ResponseEnd::Interrupted | ResponseEnd::Failed) => self.broken_off(response),
             None => {}
+        }
+    }
+
+    /// A part of a tool has its outcome. If it is a transfer that may have been heard, the call is on its way.
+    pub(super) fn look_at_transfer(&mut self, id: OperationId) {
+        let pending = self.join.operations.iter().find(|pending| pending.operation.id == id);
+        let is_asked = pending.is_some_and(|pending| {
+            let is_heard = match &pending.outcome {
+                Some(Outcome::Failed(failure)) => failure.code == FailureCode::Indeterminate,
+                Some(_) => true,
+                None => false,
+            };
+            is_heard && matches!(pending.operation.request, Request::Transfer(_))
+        });
+        if is_asked {
+            self.stay("the call is being transferred: it ends by itself");
+            self.live.transfer = Some(self.at);
         }
     }
 
@@ -64,8 +87,10 @@ impl Room<'_> {
 
     /// Ends the call if the model hangs up and the caller has heard it to the end.
     pub(super) fn look_at_hanging_up(&mut self) {
-        let Some(at_latest) = self.live.hangs_up_at() else { return };
-        let speaks = self.live.talk.active.is_some() || self.live.talk.sounding.is_some();
+        let Some(at_latest) = self.live.hangs_up_at().filter(|_| !self.join.transfers()) else { return };
+        // One that hears while it speaks says its last words after the response that hangs up.
+        let is_due = self.live.duplex && self.live.hangs_up.as_ref().is_some_and(|hangs_up| !hangs_up.said);
+        let speaks = is_due || self.live.talk.active.is_some() || self.live.talk.sounding.is_some();
         if !speaks || at_latest <= self.at {
             self.close("the agent hung up", None);
         }

@@ -78,6 +78,7 @@ pub(crate) fn begin(
     let greeting = greeting.filter(|_| !state.continues_call);
     let mut live = Box::new(Live::begin(state.now, greeting));
     live.talk.unspoken = state.continues_call && state.owes_words;
+    live.duplex = state.request.surface == Some(Surface::Duplex);
     let instructions = instructions.unwrap_or_default();
     let first = match state.request.surface.is_some_and(Surface::outlives_its_process) {
         // It begins with the session that it is given.
@@ -116,8 +117,8 @@ pub(crate) fn advance(
     voice: &VoiceSettings,
     mut state: AgentState,
 ) -> (Continuation, Option<Stop>) {
-    let stirs = |state: &AgentState| matches!(&state.phase, Phase::Waiting(join) if join.stirs());
-    if state.live().is_some_and(|live| live.arrivals.is_empty()) && stirs(&state) {
+    // What follows from one thing comes before the next.
+    if matches!(&state.phase, Phase::Waiting(join) if join.stirs()) {
         return (stirred(config, state), None);
     }
     let Phase::Waiting(Join { then: Then::Live(live), operations, tools, most_bytes, bytes }) =
@@ -136,25 +137,24 @@ pub(crate) fn advance(
         None => (Continuation::moved(state, &before), None),
         Some(Ok(())) => {
             let answer = state.transcript.last_text_from(state.inherited);
-            super::end::completed(&mut state, answer, "the call is over");
+            let is_transferred = state.live().is_some_and(Live::is_transferred);
+            let reason = if is_transferred { "the call was transferred" } else { "the call is over" };
+            super::end::completed(&mut state, answer, reason);
             (Continuation::unchanged(state), None)
         }
         Some(Err(stop)) => (Continuation::unchanged(state), Some(stop)),
     }
 }
 
-/// Lets declarative tools continue; those that have ended are folded by the steps after this one.
+/// Lets declarative tools continue; those that have ended are folded by the steps after this one, before what has come since.
 fn stirred(config: &AgentConfig, state: AgentState) -> Continuation {
     let mut continuation = declarative::advance(config, state);
-    let ended: Vec<OperationId> = continuation.concluded().map(|(id, _)| id).collect();
+    let mut ended: Vec<OperationId> = continuation.concluded().map(|(id, _)| id).collect();
     let state = &mut continuation.state;
-    let at = state.now;
-    for id in ended {
-        if state.parent_of(id).is_none()
-            && let Some(live) = state.live_mut()
-        {
-            live.arrivals.push((at, Arrival::Settled(id)));
-        }
+    ended.retain(|id| state.parent_of(*id).is_none());
+    if let Some(live) = state.live_mut() {
+        let at = live.looked_at;
+        live.arrivals.splice(0..0, ended.into_iter().map(|id| (at, Arrival::Settled(id))));
     }
     continuation
 }
@@ -187,10 +187,14 @@ impl Room<'_> {
         }
         let (at, arrival) = self.live.arrivals.remove(0);
         self.at = at;
+        self.live.looked_at = at;
         match arrival {
             Arrival::News(news) => self.news(news),
             Arrival::Settled(operation) => self.settled(operation),
+            Arrival::Part(operation) => self.look_at_transfer(operation),
             Arrival::Gated(operation) => self.gated(operation),
+            // A tool that was agreed to begins before anything else is looked at.
+            Arrival::Answered(_) => {}
         }
         if !self.live.calls.iter().any(|call| call.answered == Answered::No) {
             self.live.talk.fillers = 0;
@@ -218,6 +222,7 @@ impl Room<'_> {
             }
             LiveNews::Said { mut text, heard_ms } => {
                 self.live.talk.sounding = self.spoken_now().filter(|_| heard_ms.is_none() && self.plays());
+                self.words_are_said();
                 if heard_ms.is_some() {
                     text.push_str(" […]");
                 }
@@ -231,6 +236,7 @@ impl Room<'_> {
             LiveNews::Asked { response, call } => self.asked(response, call),
             LiveNews::Withdrawn { call_id } => self.withdrawn(&call_id),
             LiveNews::Digit { digit } => {
+                self.callers_turn();
                 let digits = self.live.digits.get_or_insert_with(|| Digits { keys: String::new(), at });
                 digits.keys.push(digit);
                 digits.at = at;
@@ -357,10 +363,15 @@ fn error((code, message, help): (RunErrorCode, String, &str)) -> RunError {
 }
 
 /// A text that is no longer than an output may be.
-fn fitting(mut text: String) -> String {
-    if text.len() > TEXT_BYTES_MAX {
+fn fitting(text: String) -> String {
+    cut_to(text, TEXT_BYTES_MAX)
+}
+
+/// A text of at most so many bytes.
+fn cut_to(mut text: String, most: usize) -> String {
+    if text.len() > most {
         let note = alloc::format!(" [… {} bytes in all]", text.len());
-        text.truncate(text.floor_char_boundary(TEXT_BYTES_MAX - note.len()));
+        text.truncate(text.floor_char_boundary(most.saturating_sub(note.len())));
         text.push_str(&note);
     }
     text

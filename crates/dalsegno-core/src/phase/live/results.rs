@@ -5,13 +5,13 @@ use alloc::vec::Vec;
 
 use serde_json::json;
 
-use super::{Room, fitting};
+use super::{Room, cut_to, fitting};
 use crate::canonical::print_json;
 use crate::config::{OnFailure, Tool};
 use crate::event::{Failure, FailureCode, Outcome};
 use crate::id::OperationId;
 use crate::join::{Pending, Settled};
-use crate::live::{Answered, CommandKind, Stage, Work};
+use crate::live::{Answered, CommandKind, Stage, TEXT_BYTES_MAX, Work};
 use crate::operation::{Gate, GateState, Operation, Request};
 use crate::phase::admit::Refusal;
 use crate::phase::declarative;
@@ -21,6 +21,10 @@ use crate::transcript::Entry;
 
 /// What the model is told of a call whose result takes long.
 pub(super) const RUNS: &str = "It still works. The result follows by itself: do not call it again.";
+
+/// Most bytes of an output for the model that works with the tools of a live model that hears while it speaks: its provider keeps 32 KiB
+/// of all that it has not read.
+const DUPLEX_BYTES: usize = 6 * 1_024;
 
 /// What it is told of one that waits for a person.
 const ASKS: &str = "A person has to agree first. The result follows by itself: do not call it again.";
@@ -37,10 +41,14 @@ pub(super) fn doubt() -> Settled {
 impl Room<'_> {
     /// Gives a call its one output.
     pub(super) fn output(&mut self, call_id: &str, name: &str, arguments: &str, said: Settled) {
-        let content = fitting(said.content);
+        let most = if self.live.duplex { DUPLEX_BYTES } else { TEXT_BYTES_MAX };
+        let content = cut_to(said.content, most);
         self.count(arguments);
         self.count(&content);
         self.keep(call_id, name, arguments, content.clone(), said.is_error);
+        // What it asks of the caller was not said yet.
+        self.live.talk.replied = false;
+        self.live.talk.untold = false;
         self.emit(CommandKind::Output { call_id: call_id.into(), content });
     }
 

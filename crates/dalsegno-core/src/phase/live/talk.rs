@@ -1,6 +1,7 @@
 //! Who speaks in a call, and when.
 
 use alloc::string::String;
+use alloc::vec::Vec;
 
 use super::Room;
 use crate::config::AgentConfig;
@@ -30,8 +31,14 @@ pub(super) const DIGITS_MAX: usize = 64;
 /// How long a telephone may ring before the call is missed: the provider lets go of it about then.
 const RINGING_MS: u64 = 20_000;
 
+/// How long after a transfer was asked for the call must have ended, if it was made.
+const TRANSFERRED_MS: u64 = 20_000;
+
 /// How long the end of a call that the agent ends is waited for.
 const CLOSING_MS: u64 = 10_000;
+
+/// What the model is told when a transfer was asked for and the call goes on.
+const NOT_TRANSFERRED: &str = "The call was not transferred: the caller is still on the line. Tell the caller so, and go on with the call yourself.";
 
 /// A time that the call waits for.
 pub(super) fn after(since: Timestamp, millis: u64) -> Timestamp {
@@ -56,6 +63,7 @@ impl AgentState {
             live.digits.as_ref().map(|digits| after(digits.at, DIGITS_MS)),
             live.defer_at(voice.defer_after_ms),
             live.hangs_up_at(),
+            live.transfer.map(|since| after(since, TRANSFERRED_MS)),
             filler,
         ];
         times.into_iter().flatten().min()
@@ -71,16 +79,19 @@ impl Live {
             && self.closing.is_none()
             && talk.active.is_none()
             && talk.asked.is_none()
-            && !talk.caller
             && self.hangs_up.is_none()
-            && talk.turn_until.is_none()
+            && (self.duplex || (!talk.caller && talk.turn_until.is_none()))
+            // The model that works with the tools takes no wish while a call of it has no output.
+            && !(self.duplex && self.calls.iter().any(|call| call.answered == Answered::No))
             && talk.failures < FAILURES_MAX
     }
 
     /// When the model is to say that it is still at it.
     fn filler_at(&self) -> Option<Timestamp> {
         let waits = self.calls.iter().any(|call| call.answered == Answered::No && self.is_started(call.work));
-        if !waits || !self.is_quiet() || self.talk.unspoken || self.talk.fillers >= FILLERS_MAX {
+        // One that hears while it speaks says by itself that it is at it.
+        if self.duplex || !waits || !self.is_quiet() || self.talk.unspoken || self.talk.fillers >= FILLERS_MAX
+        {
             return None;
         }
         let pause = if self.talk.fillers == 0 { FILLER_MS.0 } else { FILLER_MS.1 };
@@ -127,7 +138,24 @@ impl Room<'_> {
         active.or_else(|| talk.ended.as_ref().map(|(response, _)| response)).cloned()
     }
 
+    /// The caller says or presses something. It is a turn of its own if the model has spoken since the last one.
+    pub(super) fn callers_turn(&mut self) {
+        let talk = &mut self.live.talk;
+        if core::mem::take(&mut talk.replied) {
+            talk.turns = talk.turns.saturating_add(1);
+        }
+    }
+
+    /// The live model has said something.
+    pub(super) fn words_are_said(&mut self) {
+        self.live.talk.replied |= core::mem::take(&mut self.live.talk.untold);
+        if let Some(hangs_up) = self.live.hangs_up.as_mut().filter(|hangs_up| hangs_up.since.is_some()) {
+            hangs_up.said = true;
+        }
+    }
+
     pub(super) fn caller_speaks(&mut self) {
+        self.callers_turn();
         self.stay("the caller speaks: the call continues");
         let talk = &mut self.live.talk;
         talk.caller = true;
@@ -138,17 +166,21 @@ impl Room<'_> {
     }
 
     pub(super) fn caller_stops(&mut self) {
+        let is_duplex = self.live.duplex;
         let talk = &mut self.live.talk;
         talk.caller = false;
         talk.quiet_since = Some(self.at);
-        if talk.active.is_none() {
+        if talk.active.is_none() && !is_duplex {
             talk.turn_until = Some(after(self.at, TURN_MS));
         }
     }
 
     pub(super) fn response_began(&mut self, response: String, command: Option<OperationId>) {
         let unread = self.live.outbox.iter().any(|command| command.kind.is_read());
+        let is_duplex = self.live.duplex;
         let talk = &mut self.live.talk;
+        // Results that are on their way are not spoken of by it.
+        talk.replied |= !is_duplex && !unread;
         talk.responses = talk.responses.saturating_add(1);
         talk.active = Some((response, talk.responses));
         if unread {
@@ -177,6 +209,8 @@ impl Room<'_> {
         match end {
             ResponseEnd::Completed => {
                 self.live.talk.failures = 0;
+                // What it has come to is said from now on.
+                self.live.talk.untold = self.live.duplex;
                 if let Some((_, number)) = active {
                     let heard = |stage: &Stage| matches!(stage, Stage::Done { after, .. } if *after < number);
                     self.live.works.retain(|work| !heard(&work.stage));
@@ -185,7 +219,7 @@ impl Room<'_> {
                 self.goodbye(response);
             }
             ResponseEnd::Interrupted => {
-                if active.is_some() && !self.live.talk.caller {
+                if active.is_some() && !self.live.talk.caller && !self.live.duplex {
                     self.live.talk.turn_until = Some(after(self.at, TURN_MS));
                 }
                 self.broken_off(response);
@@ -202,7 +236,14 @@ impl Room<'_> {
     /// The session is there again. What happened meanwhile is unknown: who speaks, and which responses have ended.
     pub(super) fn attached(&mut self) {
         self.live.line = Line::Open;
-        if let Some((response, _)) = self.live.talk.active.take() {
+        let works = &self.live.works;
+        let is_held = |number| {
+            works.iter().any(|work| work.number == number && matches!(work.stage, Stage::Held { .. }))
+        };
+        let held = self.live.calls.iter().filter(|call| is_held(call.work)).map(|call| call.response.clone());
+        let mut gone: Vec<String> = held.collect();
+        gone.extend(self.live.talk.active.take().map(|(response, _)| response));
+        for response in gone {
             self.broken_off(&response);
         }
         let live = &mut self.live;
@@ -210,7 +251,7 @@ impl Room<'_> {
         live.talk.asked = asked;
         live.talk.caller = false;
         live.talk.sounding = None;
-        live.talk.turn_until = Some(after(self.at, TURN_MS));
+        live.talk.turn_until = Some(after(self.at, TURN_MS)).filter(|_| !live.duplex);
         live.talk.quiet_since = Some(self.at);
         self.note(
             "The connection was interrupted. If you asked for a tool and have no result of it, ask again."
@@ -254,6 +295,10 @@ impl Room<'_> {
         }
         if self.live.digits.as_ref().is_some_and(|digits| after(digits.at, DIGITS_MS) <= at) {
             self.tell_digits();
+        }
+        if self.live.transfer.is_some_and(|since| after(since, TRANSFERRED_MS) <= at) {
+            self.live.transfer = None;
+            self.note(NOT_TRANSFERRED.into());
         }
         let defer_after_ms = self.voice.defer_after_ms;
         while let Some(place) = self.live.calls.iter().position(|call| {

@@ -144,7 +144,7 @@ fn bytes(request: &Request) -> u64 {
         Request::AgentCall(call) => call.text.len() + size(&call.data),
         Request::Input(input) => input.question.len() + input.schema.as_ref().map_or(0, size),
         // A plan asks for the others only through a tool.
-        Request::Timer(_) | Request::ApiCall(_) | Request::Email(_) => 0,
+        Request::Timer(_) | Request::ApiCall(_) | Request::Email(_) | Request::Transfer(_) => 0,
     };
     bytes as u64
 }

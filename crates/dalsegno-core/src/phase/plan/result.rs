@@ -182,6 +182,7 @@ fn asked(request: &Request) -> Option<(&ModelCompletion, &Prompt)> {
         | Request::ToolCall(_)
         | Request::ApiCall(_)
         | Request::Email(_)
+        | Request::Transfer(_)
         | Request::AgentCall(_)
         | Request::Input(_)
         | Request::Timer(_) => None,
@@ -272,6 +273,7 @@ fn stop(
         | Request::MemoryTraverse(_)
         | Request::ApiCall(_)
         | Request::Email(_)
+        | Request::Transfer(_)
         | Request::Input(_)
         | Request::Timer(_) => alloc::format!("the {}", request.label()),
     };

@@ -346,6 +346,8 @@ pub(crate) fn target(request: &Request, model: Option<&str>, in_process: bool) -
         }
         Request::ApiCall(call) => Some(Target::Server(receiver(&call.url.to_string()))),
         Request::Email(mail) => Some(Target::Server(format!("{}:{}", mail.host, mail.port))),
+        // Whoever carries the call asks its provider, at most for one transfer at a time.
+        Request::Transfer(_) => None,
         // A parent waits for its child: it must not stand in its way.
         Request::AgentCall(_) | Request::Input(_) | Request::Timer(_) => None,
     }

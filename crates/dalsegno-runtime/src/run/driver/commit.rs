@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use dalsegno_core::{AgentState, Handoff};
+use dalsegno_core::{AgentState, Handoff, LiveNews};
 use dalsegno_history::{Fold, Progress, Suspension, successor, suspend};
 use dalsegno_store::{Body, Created, NewRecord, Snapshot, WaitingFor};
 
 use super::{Driver, Handover, Successor, is_waiting};
+use crate::effects::budget;
 use crate::error::{EngineError, RunFailure};
 use crate::run::context::Prepared;
 use crate::run::handle::RunEvent;
@@ -22,6 +23,16 @@ const SNAPSHOT_STEPS_MIN: u64 = 64;
 /// more than sixteen entries, and a resume folds few steps where the transcript is short.
 fn snapshot_pause(entries: u64) -> u64 {
     (entries / 16).max(SNAPSHOT_STEPS_MIN)
+}
+
+/// What the responses of a call cost that a record counts, in billionths of a US dollar.
+fn cost_of_call(record: &NewRecord) -> u64 {
+    let Body::Conversed { news } = &record.body else { return 0 };
+    let costs = news.iter().filter_map(|news| match news {
+        LiveNews::Counted { tokens, .. } => tokens.cost_nano_usd,
+        _ => None,
+    });
+    costs.fold(0, u64::saturating_add)
 }
 
 impl Driver {
@@ -57,6 +68,9 @@ impl Driver {
         let consumed = std::mem::take(&mut self.mailbox.consumed);
         let copies = self.copies(&records);
         let (count, since) = (records.len(), Instant::now());
+        let cost = records.iter().map(cost_of_call).fold(0, u64::saturating_add);
+        // Before it is written down: a process that dies in between has counted it once too often, and not too seldom.
+        budget::spend(&self.context.ports, &self.context.tenant, cost).await;
         let seqs = self.append(records, consumed).await?;
         for observer in &self.context.ports.observers {
             observer.committed(count, since.elapsed());

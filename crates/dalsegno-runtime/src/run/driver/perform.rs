@@ -79,6 +79,7 @@ impl Driver {
                 | Request::ToolCall(_)
                 | Request::ApiCall(_)
                 | Request::Email(_)
+                | Request::Transfer(_)
                 | Request::Input(_) => {
                     let left = at.map(|at| {
                         Duration::from_millis(at.as_millis().saturating_sub(self.now().as_millis()))
@@ -138,6 +139,10 @@ impl Driver {
                 Request::ToolCall(_) => self.caller(operation.id),
                 _ => Caller::default(),
             },
+            transferred: match &operation.request {
+                Request::Transfer(_) => Some(Box::new(state.request().clone())),
+                _ => None,
+            },
             tasking: Some(tasking),
             is_shown: self.is_shown(operation.id),
             reading: match &operation.request {
@@ -148,6 +153,7 @@ impl Driver {
                 | Request::ToolCall(_)
                 | Request::ApiCall(_)
                 | Request::Email(_)
+                | Request::Transfer(_)
                 | Request::AgentCall(_)
                 | Request::Input(_)
                 | Request::Timer(_) => None,

@@ -1,7 +1,7 @@
 //! The agent's own model as the live model of a session, on virtual time.
 
 use dalsegno_core::{CommandKind, Entry, LiveCommand, LiveNews, OperationId, ResponseEnd};
-use dalsegno_realtime::{LiveSession, Settings};
+use dalsegno_realtime::{LiveSession, ModelSession as _, Settings};
 
 use super::*;
 
