@@ -111,6 +111,7 @@ impl Heard {
             | LiveNews::Taken { .. }
             | LiveNews::Refused { .. }
             | LiveNews::Played { .. }
+            | LiveNews::Cut { .. }
             | LiveNews::Woke => {}
         }
         self.latest = at;

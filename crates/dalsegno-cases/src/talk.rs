@@ -101,6 +101,7 @@ impl Talk {
             | LiveNews::Taken { .. }
             | LiveNews::Refused { .. }
             | LiveNews::Played { .. }
+            | LiveNews::Cut { .. }
             | LiveNews::Woke => return,
         };
         self.spoken.push(talked);

@@ -63,7 +63,7 @@ impl Join {
         matches!(&self.then, Then::Live(live) if live.has_not_looked_at(id))
     }
 
-    /// The time at which a declarative tool goes on: in a call, that of what was looked at last.
+    /// The time at which a declarative tool continues: in a call, that of what was looked at last.
     pub(crate) fn time(&self, now: Timestamp) -> Timestamp {
         match &self.then {
             Then::Live(live) => live.looked_at,

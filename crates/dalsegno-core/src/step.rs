@@ -32,6 +32,24 @@ pub enum ExecutionError {
     },
 }
 
+impl AgentState {
+    /// The state once all that has come was looked at. A journal ends with what came last: a step that nothing followed is not in it.
+    #[must_use]
+    pub fn caught_up(&self, config: &AgentConfig) -> Self {
+        let mut state = self.clone();
+        while state.is_ready() && !state.is_over() {
+            state = match execute_agent_step(config, state.clone()) {
+                Ok(AgentAction::Complete { final_state, .. } | AgentAction::Handoff { final_state, .. }) => {
+                    return final_state;
+                }
+                Ok(action) => action.into_continuation().state,
+                Err(_) => return state,
+            };
+        }
+        state
+    }
+}
+
 /// Decides the next action. The same inputs give the same answer on every machine.
 ///
 /// A state that waits for outcomes is asked for again, under the same ids; a state whose run is over completes again.

@@ -42,6 +42,9 @@ impl Moment {
                 let note = heard_ms.map(|heard_ms| format!("cut off after {heard_ms} ms"));
                 says(Speaker::Agent, text, note)
             }
+            LiveNews::Cut { heard_ms, .. } => {
+                aside(format!("the caller interrupts, and heard {heard_ms} ms of that"))
+            }
             LiveNews::Asked { call, .. } => aside(format!("asks for {} {}", call.name, call.arguments)),
             LiveNews::Digit { digit } => aside(format!("the caller presses {digit}")),
             LiveNews::Lost { reason } => aside(format!("the connection is lost: {reason}")),

@@ -15,6 +15,9 @@ const BYTES_MAX: usize = 256 * 1_024;
 /// Most bytes of it in words: escaped as JSON they still fit into the arguments of a call.
 const WORDS_BYTES_MAX: usize = 7 * 1_024;
 
+/// What stands for words that the caller did not hear.
+pub(crate) const CUT: &str = " […]";
+
 /// One thing that was said or done.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Item {
@@ -144,6 +147,15 @@ impl Dialogue {
         }
     }
 
+    /// The caller did not hear the end of what the agent said, before it said so many things more.
+    pub(crate) fn cut(&mut self, later: usize) {
+        let mut said = self.items.iter_mut().rev().filter(|item| matches!(item, Item::Agent(_)));
+        if let Some(Item::Agent(text)) = said.nth(later) {
+            text.push_str(CUT);
+            self.bytes += CUT.len();
+        }
+    }
+
     /// Forgets a call that the provider has taken out of the conversation.
     pub(crate) fn withdraw(&mut self, withdrawn: &str) {
         let is_it = |item: &Item| matches!(item, Item::Call { call_id, .. } | Item::Output { call_id, .. } if call_id == withdrawn);
@@ -151,7 +163,7 @@ impl Dialogue {
         self.bytes = self.items.iter().map(Item::bytes).sum();
     }
 
-    /// The last part of it in words, for whoever does the work of the call: one line for each thing, within bounds.
+    /// The last part of it in words, for the agent that does the work of the call: one line for each thing, within bounds.
     pub(crate) fn text(&self) -> String {
         let mut lines = VecDeque::new();
         let mut bytes = 0;

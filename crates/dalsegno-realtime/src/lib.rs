@@ -27,6 +27,7 @@
 extern crate alloc;
 
 mod duplex;
+mod media;
 mod port;
 mod session;
 
@@ -37,6 +38,7 @@ mod taken;
 
 pub use dialogue::{Dialogue, Item};
 pub use duplex::{Backend, DuplexSession};
+pub use media::{LINE_FRAME_BYTES_MAX, LineFrame, MediaSession};
 pub use port::ModelSession;
 pub use session::{Counts, LiveSession, Output, Settings, Tool, reconnect_after};
 pub use taken::FRAME_BYTES_MAX;

@@ -1,4 +1,4 @@
-//! A session as its carrier sees it, whatever its provider speaks.
+//! A session as its carrier sees it, for every protocol of a provider.
 
 use alloc::string::String;
 
@@ -70,6 +70,26 @@ pub trait ModelSession: Send + Sync {
     /// The caller presses keys.
     fn press(&mut self, _keys: &str) -> Output {
         Output::default()
+    }
+
+    /// Takes a frame of the carrier of the caller's line, where their sound passes through here.
+    fn line(&mut self, _now: u64, _frame: &str) -> Output {
+        Output::default()
+    }
+
+    /// The caller's line is lost, where their sound passes through here: they hear no more of what was said.
+    fn line_lost(&mut self, _now: u64) -> Output {
+        Output::default()
+    }
+
+    /// There is another line to the caller, with this name of its stream.
+    fn line_opened(&mut self, _now: u64, _stream: String) -> Output {
+        Output::default()
+    }
+
+    /// Says whether the caller still hears what was said, as far as that is known here.
+    fn is_playing(&self) -> bool {
+        false
     }
 
     /// When something follows from silence alone.

@@ -53,16 +53,50 @@ impl<'a> OfSession<'a> {
     }
 }
 
+/// How the caller and the live model are heard in a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Voice {
+    /// Both write.
+    Text,
+    /// By telephone at the provider, as the call was answered.
+    AsAnswered,
+    /// Their sound passes through here, as telephones carry it.
+    PassedOn,
+}
+
+/// The form of sound that telephones carry: µ-law, 8,000 bytes a second.
+const TELEPHONE: &str = "audio/pcmu";
+
+/// What is settled of the sound of a session: what the caller says is written down, and the provider hears when a turn ends.
+fn audio() -> Value {
+    json!({
+        "input": {
+            "transcription": { "model": "gpt-4o-mini-transcribe" },
+            "turn_detection": { "type": "server_vad", "create_response": true, "interrupt_response": true },
+        },
+    })
+}
+
 /// How the live model is to behave from here on. What it speaks with stays as the call was answered.
-pub(crate) fn session(event_id: &str, instructions: Option<&str>, tools: &[Tool], speaks: bool) -> String {
+pub(crate) fn session(event_id: &str, instructions: Option<&str>, tools: &[Tool], voice: Voice) -> String {
     #[derive(Serialize)]
     struct Update<'a> {
         r#type: &'static str,
         event_id: &'a str,
         session: OfSession<'a>,
     }
-    let output_modalities = (!speaks).then_some(["text"]);
-    let session = OfSession { output_modalities, ..OfSession::new(instructions, tools) };
+    let (output_modalities, audio) = match voice {
+        Voice::Text => (Some(["text"]), None),
+        Voice::AsAnswered => (None, None),
+        Voice::PassedOn => {
+            let mut audio = audio();
+            for way in ["input", "output"] {
+                audio[way]["format"] = json!({ "type": TELEPHONE });
+            }
+            (Some(["audio"]), Some(audio))
+        }
+    };
+    let session = OfSession { output_modalities, audio, ..OfSession::new(instructions, tools) };
     let update = Update { r#type: "session.update", event_id, session };
     // Keys are texts, and no value can fail.
     serde_json::to_string(&update).unwrap_or_default()
@@ -70,16 +104,9 @@ pub(crate) fn session(event_id: &str, instructions: Option<&str>, tools: &[Tool]
 
 /// With what a telephone call is answered: the session that begins then.
 pub(crate) fn acceptance(model: &str, instructions: &str, tools: &[Tool]) -> String {
-    // What the caller says is written down, and the provider hears when a turn ends.
-    let audio = json!({
-        "input": {
-            "transcription": { "model": "gpt-4o-mini-transcribe" },
-            "turn_detection": { "type": "server_vad", "create_response": true, "interrupt_response": true },
-        },
-    });
     let (model, output_modalities) = (Some(model), Some(["audio"]));
     let own = OfSession::new(Some(instructions), tools);
-    let session = OfSession { model, output_modalities, audio: Some(audio), ..own };
+    let session = OfSession { model, output_modalities, audio: Some(audio()), ..own };
     serde_json::to_string(&session).unwrap_or_default()
 }
 
@@ -126,6 +153,20 @@ pub(crate) fn cancel(event_id: &str, response: Option<&str>) -> String {
     let mut cancel = json!({ "type": "response.cancel", "event_id": event_id });
     set(&mut cancel, "response_id", response.map(Value::from));
     cancel.to_string()
+}
+
+/// Sound of the caller, in base64.
+pub(crate) fn sound(payload: &str) -> String {
+    json!({ "type": "input_audio_buffer.append", "audio": payload }).to_string()
+}
+
+/// The caller has heard this much of what the live model said in an item, in milliseconds, and will hear no more of it.
+pub(crate) fn truncate(event_id: &str, item: &str, content: u64, heard_ms: u64) -> String {
+    json!({
+        "type": "conversation.item.truncate", "event_id": event_id, "item_id": item, "content_index": content,
+        "audio_end_ms": heard_ms,
+    })
+    .to_string()
 }
 
 fn set(object: &mut Value, key: &str, value: Option<Value>) {

@@ -14,11 +14,11 @@ use dalsegno_voice::{LineError, Telephones};
 use dalsegno_workspace::ServeSettings;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::HttpService;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_io_timeout::TimeoutStream;
 use tower::ServiceExt as _;
 
@@ -276,7 +276,8 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>, mut stopping: watch:
     let room = Arc::new(Semaphore::new(shared.settings.connections));
     let router = router(Arc::clone(&shared));
     let acceptor = shared.tls.as_ref().map(Tls::acceptor);
-    let graceful = GracefulShutdown::new();
+    // Each connection has an end of it until it is over.
+    let (open, mut over) = mpsc::channel::<()>(1);
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(HEADERS_WITHIN).max_buf_size(HEADERS);
     loop {
@@ -293,7 +294,6 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>, mut stopping: watch:
             None => break,
             Some((_, Err(_))) => tokio::time::sleep(PAUSE).await,
             Some((permit, Ok((stream, client)))) => {
-                let watcher = graceful.watcher();
                 // What is sent is small, and is to arrive at once.
                 let _ = stream.set_nodelay(true);
                 let mut stream = TimeoutStream::new(stream);
@@ -305,29 +305,51 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>, mut stopping: watch:
                 });
                 let service = TowerToHyperService::new(service);
                 let (http, acceptor) = (http.clone(), acceptor.clone());
+                let (stopping, open) = (stopping.clone(), open.clone());
                 let stream = Box::pin(stream);
                 tokio::spawn(async move {
                     // A client that goes away or is too slow has no answer, and no other is harmed.
                     match acceptor {
                         None => {
-                            let _ = watcher.watch(http.serve_connection(TokioIo::new(stream), service)).await;
+                            serve_one(http.serve_connection(TokioIo::new(stream), service), stopping).await;
                         }
                         Some(acceptor) => {
                             let accepted =
                                 tokio::time::timeout(HEADERS_WITHIN, acceptor.accept(stream)).await;
                             if let Ok(Ok(stream)) = accepted {
-                                let _ =
-                                    watcher.watch(http.serve_connection(TokioIo::new(stream), service)).await;
+                                let served = http.serve_connection(TokioIo::new(stream), service);
+                                serve_one(served, stopping).await;
                             }
                         }
                     }
-                    drop(permit);
+                    drop((permit, open));
                 });
             }
         }
     }
-    drop(listener);
-    if tokio::time::timeout(DRAINED_WITHIN, graceful.shutdown()).await.is_err() {
+    drop((listener, open));
+    if tokio::time::timeout(DRAINED_WITHIN, over.recv()).await.is_err() {
         tracing::warn!("connections were open 30 s after the server was told to stop, and are closed");
     }
+}
+
+/// Serves a connection until it is over or given over to a socket. When the server stops, it ends after the request that is under way.
+async fn serve_one<I, S>(connection: http1::Connection<I, S>, mut stopping: watch::Receiver<bool>)
+where
+    I: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
+    S: HttpService<Incoming, ResBody = Body>,
+    S::Error: Into<axum::BoxError>,
+{
+    let mut served = std::pin::pin!(connection.with_upgrades());
+    let stops = async {
+        if stopping.wait_for(|stopping| *stopping).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    };
+    tokio::select! {
+        // A client that goes away or is too slow has no answer, and no other is harmed.
+        _ = &mut served => return,
+        () = stops => served.as_mut().graceful_shutdown(),
+    }
+    let _ = served.await;
 }

@@ -148,17 +148,16 @@ fn complete(operation: &mut Value, info: &RouteInfo, problems: &[Code]) {
             of_status.push(code);
         }
     }
-    let responses = &mut operation["responses"];
     for (status, codes) in by_status {
         let of_code = |code: &Code| format!("`{}`: {}.", code.as_str(), code.title());
         let description = codes.iter().map(of_code).collect::<Vec<_>>().join(" ");
-        responses[status.to_string()] = problem(&description, &codes[0], info.scope);
+        operation["responses"][status.to_string()] = problem(&description, &codes[0], info.scope);
     }
-    responses["421"] =
+    operation["responses"]["421"] =
         problem("`bad_request`: The request is for a host that is not this server.", &Code::BadRequest, None);
-    if has_body {
+    if operation["requestBody"]["content"].get("application/json").is_some() {
         let description = "`bad_request`: The body is not `application/json`.";
-        responses["415"] = problem(description, &Code::BadRequest, None);
+        operation["responses"]["415"] = problem(description, &Code::BadRequest, None);
     }
 }
 

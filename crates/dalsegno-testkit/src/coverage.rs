@@ -70,7 +70,7 @@ const OUT_OF_REACH: [RecordKind; 5] = [
 ];
 
 /// What happens in calls.
-const CALLS: [&str; 15] = [
+const CALLS: [&str; 16] = [
     "begins",
     "another process attaches",
     "a command comes again",
@@ -82,6 +82,7 @@ const CALLS: [&str; 15] = [
     "a call is withdrawn",
     "the caller hangs up",
     "a response is interrupted",
+    "words are interrupted that were told as said",
     "a response fails",
     "a call is repeated",
     "a call id comes again",

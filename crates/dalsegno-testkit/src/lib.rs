@@ -24,11 +24,12 @@
 //! [`Soak`] is the other way round: real time and a real disk for many runs at once, to see that memory stays flat and
 //! that every run ends or says what it waits for.
 //!
-//! [`LiveModel`] is a provider of a live model over real sockets, for tests of calls.
+//! [`LiveModel`] is a provider of a live model over real sockets, and [`Carrier`] a telephone carrier, for tests of calls.
 //!
 //! [`VirtualClock`] and [`Faults`] serve tests of one's own as well.
 
 mod batches;
+mod carrier;
 mod clock;
 mod coverage;
 mod endpoint;
@@ -48,9 +49,11 @@ mod simulation;
 mod soak;
 mod sqlite;
 mod store;
+mod voice_code;
 mod workspace;
 mod world;
 
+pub use carrier::{Carrier, CarrierCall, CarrierStage};
 pub use clock::VirtualClock;
 pub use coverage::Coverage;
 pub use error::SimulationError;

@@ -6,6 +6,7 @@
 mod control;
 mod duplex;
 mod session;
+mod sound;
 mod telephone;
 mod webhook;
 
@@ -21,6 +22,7 @@ use tokio_tungstenite::accept_hdr_async;
 use tokio_tungstenite::tungstenite::handshake::server::{ErrorResponse, Request, Response};
 use tokio_tungstenite::tungstenite::http::StatusCode;
 
+pub(crate) use sound::{AGENT_MS, CALLER_MS};
 use telephone::Telephone;
 pub use webhook::LiveWebhook;
 
@@ -94,6 +96,8 @@ pub struct LiveBook {
     pub controls: Vec<LiveControl>,
     /// The calls of telephones, by their ids.
     pub telephones: BTreeMap<String, LiveTelephone>,
+    /// The items that were cut, each with the milliseconds that were heard of it.
+    pub truncated: Vec<(String, u64)>,
 }
 
 /// What comes of a transfer that the provider is asked for.
@@ -102,7 +106,7 @@ pub enum LiveRefer {
     /// It is made: the call ends.
     #[default]
     Made,
-    /// It is taken, and whoever is called does not answer: the call goes on.
+    /// It is taken, and the other end does not answer: the call continues.
     NotAnswered,
     /// It is made, and the request for it is never answered.
     Unanswered,
@@ -139,8 +143,7 @@ pub struct LiveTelephone {
 impl LiveTelephone {
     /// What was said and told, in order.
     pub fn words(&self) -> Vec<&str> {
-        let parts = self.items.iter().map(|item| &item["content"][0]);
-        parts.filter_map(|part| part["transcript"].as_str().or(part["text"].as_str())).collect()
+        words(&self.items)
     }
 
     /// The outputs of a call of a tool.
@@ -171,6 +174,11 @@ fn outputs<'i>(items: &'i [Value], call_id: &str) -> Vec<&'i str> {
     items.iter().filter(is_its).filter_map(|item| item["output"].as_str()).collect()
 }
 
+fn words(items: &[Value]) -> Vec<&str> {
+    let parts = items.iter().map(|item| &item["content"][0]);
+    parts.filter_map(|part| part["transcript"].as_str().or(part["text"].as_str())).collect()
+}
+
 fn calls(items: &[Value]) -> Vec<&str> {
     let calls = items.iter().filter(|item| item["type"] == "function_call");
     calls.filter_map(|item| item["call_id"].as_str()).collect()
@@ -180,6 +188,11 @@ impl LiveBook {
     /// How many frames of a kind came.
     pub fn count(&self, kind: &str) -> usize {
         self.frames.iter().filter(|(_, frame)| frame["type"] == kind).count()
+    }
+
+    /// What was said and told in the last session, in order.
+    pub fn words(&self) -> Vec<&str> {
+        words(&self.items)
     }
 
     /// The outputs of a call in the last session.
@@ -279,6 +292,11 @@ impl LiveModel {
     /// The address for `base_url`.
     pub fn base_url(&self) -> String {
         format!("http://{}/v1", self.address)
+    }
+
+    /// It has these answers besides, once it has given those that it has.
+    pub fn answers(&self, answers: impl IntoIterator<Item = LiveAnswer>) {
+        self.shared.answers.lock().unwrap_or_else(PoisonError::into_inner).extend(answers);
     }
 
     /// What comes of transfers from here on.

@@ -372,7 +372,12 @@ impl LiveSession {
         let heard_ms = (end == ResponseEnd::Interrupted).then_some(100);
         self.say(LiveNews::Said { text: "a word of the model".to_owned(), heard_ms });
         self.say(LiveNews::ResponseEnded { response: response.clone(), end });
-        if end == ResponseEnd::Completed {
+        if end == ResponseEnd::Completed && !self.quiet && self.random.chance(100) {
+            world.count("call", "words are interrupted that were told as said");
+            self.speaks = true;
+            self.say(LiveNews::SpeechStarted);
+            self.say(LiveNews::Cut { response, heard_ms: 300 });
+        } else if end == ResponseEnd::Completed {
             self.say(LiveNews::Played { response });
         }
     }

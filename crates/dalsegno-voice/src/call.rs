@@ -12,6 +12,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::caller::{Caller, Dropped, Turns};
+use crate::media::{CallerLine, Heard};
 use crate::own::{OwnModel, OwnSession};
 use crate::socket::{Endpoint, NoSocket, Socket};
 use crate::telephone::{Follows, Telephone, Told};
@@ -153,6 +154,8 @@ pub(crate) struct Carrier {
     turns: Turns,
     is_listening: bool,
     telephone: Option<Telephone>,
+    /// The caller's line, where their sound passes through here.
+    line: Option<CallerLine>,
 }
 
 impl Carrier {
@@ -177,6 +180,7 @@ impl Carrier {
             turns: Turns::default(),
             is_listening: true,
             telephone: None,
+            line: None,
         }
     }
 
@@ -186,6 +190,15 @@ impl Carrier {
             self.link = Link::None;
         }
         self.telephone = Some(telephone);
+        self.is_listening = false;
+        self
+    }
+
+    /// The same for a caller whose sound passes through here, in a call that had a session before, or had none.
+    pub(crate) fn over(mut self, line: CallerLine, has_begun: bool) -> Self {
+        self.line = Some(line);
+        // A call that is under way is not ended because no session can be had for a while.
+        self.was_open = has_begun;
         self.is_listening = false;
         self
     }
@@ -202,8 +215,11 @@ impl Carrier {
             Link::Opening(opening) => opening.abort(),
             Link::None | Link::Waiting(_) => {}
         }
-        // Whoever continues with the call need not wait for the rest.
+        // The process that continues with the call need not wait for the rest.
         drop(self.news);
+        if let Some(line) = self.line {
+            line.close(self.session.is_over()).await;
+        }
         if let Some(telephone) = self.telephone {
             telephone.close(&*self.session).await;
         }
@@ -218,8 +234,22 @@ impl Carrier {
         if self.telephone.as_ref().is_some_and(|telephone| telephone.leaves(now, &*self.session)) {
             return false;
         }
+        if let Some(line) = &mut self.line {
+            if let Some(reason) = line.leaves(now, &*self.session) {
+                let mut output = self.session.line_lost(now);
+                output.news.extend(self.session.lost(now, reason).news);
+                self.perform(output, None).await;
+                return false;
+            }
+            if line.is_given_up(now, self.session.is_playing()).await {
+                let output = self.session.hang_up(now, "the line was closed");
+                return self.perform(output, None).await;
+            }
+        }
         let leaves_at = self.telephone.as_ref().and_then(Telephone::leaves_at);
-        let wakes_at = [self.session.wakes_at(), self.turns.at(), leaves_at].into_iter().flatten().min();
+        let looks_at = self.line.as_ref().and_then(CallerLine::wakes_at);
+        let wakes_at =
+            [self.session.wakes_at(), self.turns.at(), leaves_at, looks_at].into_iter().flatten().min();
         let began = self.began;
         let wakes = async {
             match wakes_at {
@@ -241,6 +271,7 @@ impl Carrier {
                 None => return false,
             },
             told = told(&mut self.telephone, began) => self.told(told),
+            heard = heard(&mut self.line) => self.heard(heard),
             said = self.said.recv(), if self.is_listening => self.hear(said),
             came = self.link.next(began) => self.came(came),
             () = wakes => {
@@ -353,10 +384,48 @@ impl Carrier {
         output
     }
 
+    /// What follows from what comes over the caller's line.
+    fn heard(&mut self, heard: Heard) -> Output {
+        let now = self.now();
+        let Some(line) = &mut self.line else { return Output::default() };
+        match heard {
+            Heard::Frame(frame) => return self.session.line(now, &frame),
+            Heard::Lost(reason) => {
+                tracing::info!(%reason, "the caller's line is lost");
+                line.lost(now);
+                return self.session.line_lost(now);
+            }
+            Heard::Opened(socket, stream) => {
+                let mut output = match line.opened(*socket) {
+                    true => self.session.line_lost(now),
+                    false => Output::default(),
+                };
+                let opened = self.session.line_opened(now, stream);
+                output.frames.extend(opened.frames);
+                output.news.extend(opened.news);
+                output.line.extend(opened.line);
+                return output;
+            }
+            Heard::Dialled => return self.session.hang_up(now, "connected with someone else"),
+            Heard::LetGo => line.lets_go(now),
+            Heard::Transfer => line.transfer(now),
+        }
+        Output::default()
+    }
+
     /// Does what follows; whether the call continues.
     async fn perform(&mut self, output: Output, dropped: Option<Dropped>) -> bool {
         let mut output = output;
         loop {
+            // The caller hears it, or hears no more, before anything is written down.
+            if let Some(line) = &mut self.line
+                && !output.line.is_empty()
+                && let Err(reason) = line.send(std::mem::take(&mut output.line)).await
+            {
+                let lost = self.heard(Heard::Lost(reason));
+                output.news.extend(lost.news);
+                output.frames.extend(lost.frames);
+            }
             if output.close
                 && let Link::Open(session) = &self.link
             {
@@ -407,6 +476,14 @@ impl Carrier {
         if let Link::Open(session) = before {
             session.close().await;
         }
+    }
+}
+
+/// What comes over the caller's line.
+async fn heard(line: &mut Option<CallerLine>) -> Heard {
+    match line {
+        Some(line) => line.next().await,
+        None => pending().await,
     }
 }
 

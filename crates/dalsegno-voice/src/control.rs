@@ -113,7 +113,7 @@ impl Endpoint {
         let reason = cut(format!("the provider does not {verb} the call: {status}{said}"));
         let is_refer = matches!(control, Control::Refer(_));
         Err(match status.as_u16() {
-            // Whoever gave up on the provider says nothing of what it did.
+            // A proxy that gave up on the provider does not know what it did.
             408 | 409 | 425 if is_refer => NoControl::Unknown(reason),
             401 | 403 => NoControl::Key(reason),
             404 | 409 | 410 => NoControl::Gone(reason),

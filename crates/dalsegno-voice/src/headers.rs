@@ -28,7 +28,7 @@ impl Ringing {
     }
 
     /// The number that was called, if the headers name exactly one.
-    pub(crate) fn called(&self) -> Option<String> {
+    pub fn called(&self) -> Option<String> {
         let mut numbers = self.values("to").map(number).collect::<Vec<_>>();
         if numbers.iter().all(Option::is_none) {
             // A trunk may address the provider's project, and name the number beside it.

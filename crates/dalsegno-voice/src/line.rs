@@ -136,7 +136,7 @@ impl Line {
     ) -> Result<Call, LineError> {
         let room = self.room()?;
         if options.key.is_none() {
-            // With a key it may be a call that goes on.
+            // With a key it may be a call that is under way.
             engine.check_budget(&request.tenant).await?;
         }
         let conversation = engine.converse(agent, Surface::Realtime, request, options).await?;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use dalsegno_core::LivePrice;
 use dalsegno_net::{Client, Egress, EgressError, Origin, Scheme, StatusCode, Url, error_chain, tls_config};
-use dalsegno_realtime::FRAME_BYTES_MAX;
+use dalsegno_realtime::{FRAME_BYTES_MAX, LINE_FRAME_BYTES_MAX};
 use dalsegno_secrets::{Reveal, Secret};
 use dalsegno_workspace::{LineSurface, VoiceLine};
 use futures::{SinkExt as _, StreamExt as _};
@@ -17,8 +17,10 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
+use tokio_tungstenite::tungstenite::handshake::server::create_response_with_body;
 use tokio_tungstenite::tungstenite::http::header::{AUTHORIZATION, HeaderValue, USER_AGENT};
-use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
+use tokio_tungstenite::tungstenite::http::{Request as HttpRequest, Response};
+use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error as SocketError, Message};
 use tokio_tungstenite::{WebSocketStream, client_async_with_config};
 
@@ -189,7 +191,7 @@ impl Endpoint {
             .max_frame_size(Some(FRAME_BYTES_MAX));
         let opened = timeout(OPEN_TIMEOUT, client_async_with_config(request, stream, Some(config))).await;
         match opened {
-            Ok(Ok((stream, _))) => Ok(Socket { stream }),
+            Ok(Ok((stream, _))) => Ok(Socket { stream, end: "provider" }),
             Ok(Err(SocketError::Http(response))) => Err(self.refused(response.status(), call.is_some())),
             Ok(Err(error)) => Err(NoSocket::passing(format!("`{}`: {error}", self.shown)).into()),
             Err(_) => Err(NoSocket::passing(format!("`{}` does not open the socket", self.shown)).into()),
@@ -263,17 +265,38 @@ impl From<NoSocket> for Refused {
     }
 }
 
+/// A connection.
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
+/// The response to a request that opens a socket, over the connection that it came by.
+///
+/// # Errors
+/// In words, when the request opens none.
+pub fn upgraded<T, U>(request: &HttpRequest<T>, body: impl FnOnce() -> U) -> Result<Response<U>, String> {
+    create_response_with_body(request, body).map_err(|error| cut(error.to_string()))
+}
+
 /// An open socket.
 pub(crate) struct Socket {
     stream: WebSocketStream<Box<dyn Stream>>,
+    /// What is at the other end, in a word.
+    end: &'static str,
 }
 
 impl Socket {
-    /// The next text of the provider; at the end of the socket, why it ended.
+    /// The socket that a carrier has opened, over the connection that its request came by and that was given over to it.
+    pub(crate) async fn of_carrier(connection: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) -> Self {
+        let config = WebSocketConfig::default()
+            .max_message_size(Some(LINE_FRAME_BYTES_MAX))
+            .max_frame_size(Some(LINE_FRAME_BYTES_MAX));
+        let connection: Box<dyn Stream> = Box::new(connection);
+        let stream = WebSocketStream::from_raw_socket(connection, Role::Server, Some(config)).await;
+        Self { stream, end: "carrier" }
+    }
+
+    /// The next text of the other end; at the end of the socket, why it ended.
     pub(crate) async fn next(&mut self) -> Result<String, String> {
         loop {
             match self.stream.next().await {
@@ -283,13 +306,13 @@ impl Socket {
                 Some(Ok(Message::Close(frame))) => {
                     return Err(match frame {
                         Some(frame) => {
-                            cut(format!("the provider closes it: {} {}", frame.code, frame.reason))
+                            cut(format!("the {} closes it: {} {}", self.end, frame.code, frame.reason))
                         }
-                        None => "the provider closes it".to_owned(),
+                        None => format!("the {} closes it", self.end),
                     });
                 }
                 Some(Err(error)) => return Err(cut(error.to_string())),
-                None => return Err("the provider has gone".to_owned()),
+                None => return Err(format!("the {} has gone", self.end)),
             }
         }
     }
@@ -304,11 +327,11 @@ impl Socket {
         };
         match timeout(WRITE_TIMEOUT, sent).await {
             Ok(sent) => sent.map_err(|error| cut(error.to_string())),
-            Err(_) => Err("the provider takes nothing".to_owned()),
+            Err(_) => Err(format!("the {} takes nothing", self.end)),
         }
     }
 
-    /// Says that it is over. The provider may not answer any more.
+    /// Says that it is over. The other end may not answer any more.
     pub(crate) async fn close(mut self) {
         let _ = timeout(Duration::from_secs(1), self.stream.close(None)).await;
     }

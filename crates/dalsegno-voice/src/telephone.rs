@@ -19,7 +19,7 @@ use crate::socket::Endpoint;
 const GONE_MS: u64 = 5_000;
 
 /// How long the process waits for a moment at which it can let go of a call, in milliseconds.
-const LETS_GO_MS: u64 = 3_000;
+pub(crate) const LETS_GO_MS: u64 = 3_000;
 
 /// How often a call is hung up before it is left to the provider.
 const HANG_UPS: u32 = 3;
@@ -33,11 +33,11 @@ pub(crate) struct Telephone {
     endpoint: Arc<Endpoint>,
     stay: watch::Receiver<Stay>,
     asking: Asking,
-    /// The command to answer, where it is not known whether the call was answered: whoever carried it before may have.
+    /// The command to answer, where it is not known whether the call was answered: the process before this one may have answered it.
     unsure: Option<(LiveCommand, NoControl)>,
     /// Since when the provider knows nothing of the call.
     gone_since: Option<u64>,
-    /// When the process lets go of the call, whatever the moment.
+    /// When the process lets go of the call, at any moment.
     lets_go_at: Option<u64>,
     /// The provider has no such call any more.
     is_gone: bool,
@@ -198,7 +198,7 @@ impl Telephone {
             }
             Err(NoControl::Key(reason)) if is_answer => session.fail(now, &reason).into(),
             Err(refused) if is_answer => {
-                // Whoever carried the call before may have answered it: its session shows that.
+                // The process before this one may have answered it: its session shows that.
                 self.unsure = Some((command, refused));
                 Follows { output: Output::default(), attaches: true }
             }

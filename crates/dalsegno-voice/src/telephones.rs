@@ -14,7 +14,7 @@ use dalsegno_runtime::{
 };
 use dalsegno_store::{CreateError, ReadError, RunFilter};
 use dalsegno_tools::Transfer;
-use dalsegno_workspace::{LineSurface, SecretRef, Telephone as TelephoneSettings};
+use dalsegno_workspace::{LineSurface, SecretRef, Telephone as TelephoneSettings, Transport};
 use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
@@ -24,6 +24,7 @@ use crate::call::{Carrier, Provider};
 use crate::control::{Control, NoControl};
 use crate::headers::{Ringing, is_call_id};
 use crate::line::LineError;
+use crate::media::{self, Callers};
 use crate::socket::Endpoint;
 use crate::telephone::Telephone;
 
@@ -36,11 +37,14 @@ const ATTEMPTS: u32 = 3;
 /// How long the end of the process waits for what carries and rejects calls.
 const LEFT_WITHIN: Duration = Duration::from_secs(10);
 
+/// Most runs of a call's session among which its own is looked for.
+const RUNS_OF_SESSION: u32 = 64;
+
 /// No agent answers at the number.
-const NOT_FOUND: u16 = 404;
+pub(crate) const NOT_FOUND: u16 = 404;
 
 /// The line has no room.
-const BUSY: u16 = 486;
+pub(crate) const BUSY: u16 = 486;
 
 /// The process stops.
 const UNAVAILABLE: u16 = 503;
@@ -58,12 +62,26 @@ pub enum Rung {
     Rejected(u16),
 }
 
+/// What came of writing down the run of a call that rings.
+pub(crate) enum Begun {
+    /// It is performed here.
+    Here(Box<Conversation>, OwnedSemaphorePermit),
+    /// It was written down before, here or by another process.
+    Known(RunId),
+    /// It is being written down here.
+    Begins,
+    /// The call is to be rejected with this status of SIP.
+    Rejected(u16),
+}
+
 /// The lines of a workspace that are reached by telephone.
 pub struct Telephones {
-    lines: BTreeMap<String, Arc<RingingLine>>,
+    pub(crate) lines: BTreeMap<String, Arc<RingingLine>>,
     rejections: Arc<Semaphore>,
     /// What carries and rejects calls.
-    tasks: Arc<Tasks>,
+    pub(crate) tasks: Arc<Tasks>,
+    /// The callers whose sound passes through this process.
+    pub(crate) callers: Arc<Callers>,
     /// The calls whose runs are being begun, by line: the same event may come again meanwhile.
     beginning: Mutex<BTreeSet<(String, String)>>,
 }
@@ -92,10 +110,10 @@ impl Drop for Beginning<'_> {
 
 /// Tasks that are waited for before the process ends.
 #[derive(Default)]
-struct Tasks(Mutex<JoinSet<()>>);
+pub(crate) struct Tasks(Mutex<JoinSet<()>>);
 
 impl Tasks {
-    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         let mut tasks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // Those that are over are let go.
         while tasks.try_join_next().is_some() {}
@@ -104,11 +122,11 @@ impl Tasks {
 }
 
 /// One of these lines.
-struct RingingLine {
-    name: String,
-    endpoint: Arc<Endpoint>,
-    room: Arc<Semaphore>,
-    settings: TelephoneSettings,
+pub(crate) struct RingingLine {
+    pub(crate) name: String,
+    pub(crate) endpoint: Arc<Endpoint>,
+    pub(crate) room: Arc<Semaphore>,
+    pub(crate) settings: TelephoneSettings,
     tasks: Arc<Tasks>,
 }
 
@@ -134,14 +152,19 @@ impl Telephones {
             lines.insert(name.clone(), Arc::new(RingingLine { name, endpoint, room, settings, tasks }));
         }
         let rejections = Arc::new(Semaphore::new(REJECTIONS));
-        let beginning = Mutex::default();
-        let telephones = Arc::new(Self { lines, rejections, tasks, beginning });
+        let (callers, beginning) = (Arc::default(), Mutex::default());
+        let telephones = Arc::new(Self { lines, rejections, tasks, callers, beginning });
         engine.set_switchboard(Arc::clone(&telephones) as Arc<dyn Switchboard>);
         Ok(telephones)
     }
 
     fn beginning(&self) -> MutexGuard<'_, BTreeSet<(String, String)>> {
         self.beginning.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Who holds the lines of callers; none where no such line rings.
+    pub fn transport(&self, line: &str) -> Option<Transport> {
+        Some(self.lines.get(line)?.settings.transport)
     }
 
     /// What the provider of a line speaks; none where no such line rings.
@@ -152,6 +175,11 @@ impl Telephones {
     /// The secrets that prove a webhook of a line; none where no such line rings.
     pub fn secrets(&self, line: &str) -> Option<&[SecretRef]> {
         Some(&self.lines.get(line)?.settings.webhook_secrets)
+    }
+
+    /// Does something that the end of the process waits for.
+    pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.tasks.spawn(task);
     }
 
     /// Waits until no call is carried or rejected any more, at most for a few seconds.
@@ -186,26 +214,59 @@ impl Telephones {
         ringing: &Ringing,
         is_stopping: bool,
     ) -> Result<Rung, LineError> {
-        let Some(line) = self.lines.get(line) else {
-            return Err(LineError::Unknown {
-                name: line.to_owned(),
-                known_lines: self.lines.keys().cloned().collect(),
-            });
+        let line = self.line(line)?;
+        let call = &ringing.call_id;
+        let (conversation, room) = match self.begin(engine, line, ringing, is_stopping).await? {
+            Begun::Known(run) => return Ok(Rung::Known(run)),
+            Begun::Begins => return Ok(Rung::Begins),
+            Begun::Rejected(status) => return Ok(self.reject(line, call, status)),
+            Begun::Here(conversation, room) => (conversation, room),
         };
+        let Conversation { handle, news, commands, stay } = *conversation;
+        let run = handle.run();
+        let settings = async {
+            let config = engine.journal().configuration(run).await?;
+            let fold = engine.journal().fold_from_snapshot(run, &config).await?;
+            let has_ended = engine.journal().summary(run).await?.status.is_end();
+            Ok::<_, HistoryError>((config, Box::new(fold.state().clone()), has_ended))
+        };
+        let (config, state, has_ended) = settings.await.map_err(EngineError::History)?;
+        if !has_ended {
+            line.carry(call.clone(), OpenCall { run, config, state, news, commands, stay }, Some(room));
+        }
+        Ok(Rung::Started(Box::new(handle)))
+    }
+
+    /// The line of this name.
+    pub(crate) fn line(&self, line: &str) -> Result<&Arc<RingingLine>, LineError> {
+        self.lines.get(line).ok_or_else(|| LineError::Unknown {
+            name: line.to_owned(),
+            known_lines: self.lines.keys().cloned().collect(),
+        })
+    }
+
+    /// Writes down the run of a call that rings, if an agent answers it.
+    pub(crate) async fn begin(
+        &self,
+        engine: &Engine,
+        line: &RingingLine,
+        ringing: &Ringing,
+        is_stopping: bool,
+    ) -> Result<Begun, LineError> {
         let (call, called) = (&ringing.call_id, ringing.called());
         let answerer = called.as_ref().and_then(|number| line.settings.numbers.get(number));
         let Some(answerer) = answerer else {
             tracing::warn!(line = line.name, call, "no agent answers at the number that was called");
-            return Ok(self.reject(line, call, NOT_FOUND));
+            return Ok(Begun::Rejected(NOT_FOUND));
         };
         let tenant = answerer.tenant.value.clone();
-        let name = format!("call-{}-{call}", line.name);
-        let Some(_beginning) = Beginning::of(self, &line.name, call) else { return Ok(Rung::Begins) };
-        if let Some(run) = known(engine, &tenant, &name).await? {
-            return Ok(Rung::Known(run));
+        let name = line.session(call);
+        let Some(_beginning) = Beginning::of(self, &line.name, call) else { return Ok(Begun::Begins) };
+        if let Some(run) = line.run_of(engine, &tenant, call).await? {
+            return Ok(Begun::Known(run));
         }
         if is_stopping {
-            return Ok(self.reject(line, call, UNAVAILABLE));
+            return Ok(Begun::Rejected(UNAVAILABLE));
         }
         if *line.endpoint.surface() == (LineSurface::Live { backend: None })
             && engine
@@ -219,58 +280,40 @@ impl Telephones {
                 call,
                 "the line has no `backend_model`, and the agent no `delegate`"
             );
-            return Ok(self.reject(line, call, NOT_FOUND));
+            return Ok(Begun::Rejected(NOT_FOUND));
         }
         match engine.check_budget(&tenant).await {
             Ok(()) => {}
             Err(error @ EngineError::Budget { .. }) => {
                 tracing::error!(line = line.name, call, %error, "the call is rejected");
-                return Ok(self.reject(line, call, UNAVAILABLE));
+                return Ok(Begun::Rejected(UNAVAILABLE));
             }
             Err(error) => return Err(error.into()),
         }
         let Ok(room) = Arc::clone(&line.room).try_acquire_owned() else {
             tracing::warn!(line = line.name, call, "the line has as many calls as it may have");
-            return Ok(self.reject(line, call, BUSY));
+            return Ok(Begun::Rejected(BUSY));
         };
-        let surface = line.endpoint.surface().name();
-        let of_call = match line.endpoint.surface() {
-            LineSurface::Realtime => Surface::Telephone,
-            LineSurface::Live { .. } => Surface::Duplex,
+        let surface = match (line.settings.transport, line.endpoint.surface()) {
+            (Transport::Media, _) => Surface::Media,
+            (Transport::Sip, LineSurface::Realtime) => Surface::Telephone,
+            (Transport::Sip, LineSurface::Live { .. }) => Surface::Duplex,
         };
         let user = json!({
-            "call_id": call, "line": line.name, "surface": surface,
+            "call_id": call, "line": line.name, "surface": line.endpoint.surface().name(),
             "caller": ringing.caller(), "called": called,
         });
         let request = AgentRequest { user, tenant, ..AgentRequest::text("") };
-        // No client can send this character in a key of its own.
-        let key = Some(format!("call→{}→{call}", line.name));
-        let options = StartOptions { key, session: Some(name), ..StartOptions::default() };
+        let options =
+            StartOptions { key: Some(line.key(call)), session: Some(name), ..StartOptions::default() };
         let agent = &answerer.agent.value;
-        match engine.converse(agent, of_call, request, options).await {
-            Ok(Conversation { handle, news, commands, stay }) => {
-                let run = handle.run();
-                let settings = async {
-                    let config = engine.journal().configuration(run).await?;
-                    let fold = engine.journal().fold_from_snapshot(run, &config).await?;
-                    let has_ended = engine.journal().summary(run).await?.status.is_end();
-                    Ok::<_, HistoryError>((config, Box::new(fold.state().clone()), has_ended))
-                };
-                let (config, state, has_ended) = settings.await.map_err(EngineError::History)?;
-                if !has_ended {
-                    line.carry(
-                        call.clone(),
-                        OpenCall { run, config, state, news, commands, stay },
-                        Some(room),
-                    );
-                }
-                Ok(Rung::Started(Box::new(handle)))
-            }
+        match engine.converse(agent, surface, request, options).await {
+            Ok(conversation) => Ok(Begun::Here(Box::new(conversation), room)),
             Err(
                 EngineError::AlreadyRunning { run }
                 | EngineError::Create(CreateError::KeyConflict { run, .. })
                 | EngineError::History(HistoryError::Read(ReadError::Erased { run, .. })),
-            ) => Ok(Rung::Known(run)),
+            ) => Ok(Begun::Known(run)),
             Err(
                 error @ (EngineError::NoVoice { .. }
                 | EngineError::UnknownAgent { .. }
@@ -279,7 +322,7 @@ impl Telephones {
                 | EngineError::Tenant(_)),
             ) => {
                 tracing::error!(line = line.name, call, %error, "the call cannot be answered");
-                Ok(self.reject(line, call, NOT_FOUND))
+                Ok(Begun::Rejected(NOT_FOUND))
             }
             Err(error) => Err(error.into()),
         }
@@ -308,20 +351,43 @@ impl Telephones {
     }
 }
 
-/// The run of a call that was told before.
-async fn known(engine: &Engine, tenant: &str, session: &str) -> Result<Option<RunId>, LineError> {
-    let filter = RunFilter {
-        tenant: Some(tenant.to_owned()),
-        session: Some(session.to_owned()),
-        roots_only: true,
-        limit: 1,
-        ..RunFilter::default()
-    };
-    let runs = engine.journal().runs(&filter).await.map_err(EngineError::History)?;
-    Ok(runs.first().map(|run| run.run))
-}
-
 impl RingingLine {
+    /// The run of a call that was told before. A client of the tenant may begin runs in a session of that name, and none with its key.
+    pub(crate) async fn run_of(
+        &self,
+        engine: &Engine,
+        tenant: &str,
+        call: &str,
+    ) -> Result<Option<RunId>, LineError> {
+        let filter = RunFilter {
+            tenant: Some(tenant.to_owned()),
+            session: Some(self.session(call)),
+            roots_only: true,
+            limit: RUNS_OF_SESSION,
+            ..RunFilter::default()
+        };
+        let key = Some(self.key(call));
+        for run in engine.journal().runs(&filter).await.map_err(EngineError::History)? {
+            match engine.journal().started(run.run).await {
+                Ok(started) if started.start_key == key => return Ok(Some(run.run)),
+                // What was erased is not known any more.
+                Ok(_) | Err(HistoryError::Read(_)) => {}
+                Err(error) => return Err(EngineError::History(error).into()),
+            }
+        }
+        Ok(None)
+    }
+
+    /// The session of a call.
+    fn session(&self, call: &str) -> String {
+        format!("call-{}-{call}", self.name)
+    }
+
+    /// The key of the start of a call. No client can send its character in a key of its own.
+    fn key(&self, call: &str) -> String {
+        format!("call→{}→{call}", self.name)
+    }
+
     /// Carries a call.
     fn carry(&self, call: String, open: OpenCall, room: Option<OwnedSemaphorePermit>) {
         let OpenCall { run, config, state, news, commands, stay } = open;
@@ -380,7 +446,7 @@ impl Telephones {
     async fn refer(&self, request: &AgentRequest, target: &str) -> Result<(), NotTransferred> {
         let found = place(request).and_then(|(line, call)| Some((self.lines.get(line)?, call)));
         let Some((line, call)) = found else {
-            let message = "no line of this process has the call: nobody can transfer it";
+            let message = "no line of this process carries the call, so it cannot be transferred";
             return Err(NotTransferred::Passing(message.to_owned()));
         };
         let called = request.user.get("called").and_then(Value::as_str).unwrap_or_default();
@@ -391,6 +457,9 @@ impl Telephones {
                 "calls to {called} may not be transferred there: add the address to `transfer_to` of the number in \
                  `[voice.lines.{name}]`"
             )));
+        }
+        if line.settings.transport == Transport::Media {
+            return self.callers.transfer(&line.name, call, target);
         }
         let answer = line.endpoint.control(call, &Control::Refer(target.to_owned())).await;
         answer.map_err(|refused| match refused {
@@ -404,8 +473,15 @@ impl Telephones {
 }
 
 impl Switchboard for Telephones {
-    fn has_line(&self, request: &AgentRequest) -> bool {
-        place(request).is_some_and(|(line, _)| self.lines.contains_key(line))
+    fn has_line(&self, state: &AgentState) -> bool {
+        let line = place(state.request()).and_then(|(line, _)| self.lines.get(line));
+        line.is_some_and(|line| match line.settings.transport {
+            Transport::Sip => true,
+            Transport::Media => {
+                let call = place(state.request()).map_or("", |(_, call)| call);
+                self.callers.is_left(&line.name, call, state.now())
+            }
+        })
     }
 
     fn transfer<'t>(
@@ -419,6 +495,9 @@ impl Switchboard for Telephones {
     fn connect(&self, call: OpenCall) {
         let found = place(call.state.request()).map(|(line, id)| (self.lines.get(line), id.to_owned()));
         if let Some((Some(line), id)) = found {
+            if line.settings.transport == Transport::Media {
+                return self.tasks.spawn(media::end(call));
+            }
             // A call that is under way is carried, however many there are.
             let room = Arc::clone(&line.room).try_acquire_owned().ok();
             line.carry(id, call, room);

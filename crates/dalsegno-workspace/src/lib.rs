@@ -85,7 +85,7 @@ pub use settings::{
     OAuthBinding, OAuthGrant, OIDC_ALGORITHMS, OidcSettings, OidcSignIn, OidcTenant, PromptCache, Provider,
     RemoteBinding, SecretCommand, SecretGrant, SecretRef, SecretStoreBinding, ServeSettings, ServerBinding,
     ServerLimits, ServerPermissions, Settings, StoreKey, TelemetrySettings, Telephone, TenantGrants,
-    TenantKey, TlsFiles, ToolFiles, TransferPattern, VoiceLine, is_number,
+    TenantKey, TlsFiles, ToolFiles, TransferPattern, Transport, VoiceLine, is_number,
 };
 pub use source::{Position, SourceFile};
 pub use tenant::{Destination, Features, NoTenant, OfAgent, Refer, Tenant, ToolkitSettings};

@@ -469,7 +469,7 @@ fn check_numbers(settings: &Settings, agents: &ReadAgents, tenants: &ReadTenants
     loaded.warn(found);
 }
 
-/// Reports the numbers whose calls nobody would work for: their live model asks for no tools itself.
+/// Reports the numbers in whose calls no agent would do the work: their live model asks for no tools itself.
 fn check_backends(settings: &Settings, agents: &ReadAgents, loaded: &mut Loaded) {
     let Some(source) = loaded.source(Path::new(SETTINGS_FILE)).cloned() else { return };
     let is_alone = |line: &&VoiceLine| line.surface == LineSurface::Live { backend: None };
@@ -479,7 +479,7 @@ fn check_backends(settings: &Settings, agents: &ReadAgents, loaded: &mut Loaded)
         if agents.sound.get(name)?.delegate().is_some() {
             return None;
         }
-        let problem = format!("nobody does the work of the agent `{name}` in calls to {number}");
+        let problem = format!("no agent does the work of `{name}` in calls to {number}");
         let warning = Diagnostic::new(Code::MissingKey, Severity::Warning, source.file(), problem);
         let warning = warning.at(&source, answerer.agent.span.clone());
         let warning = warning.with_label(format!("calls to {number} are rejected"));

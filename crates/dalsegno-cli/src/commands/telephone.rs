@@ -7,7 +7,7 @@ use dalsegno_history::Journal;
 use dalsegno_runtime::{Cancelled, Engine};
 use dalsegno_store::{RunFilter, RunStatus, RunSummary};
 use dalsegno_voice::{Line, LineError, Telephones};
-use dalsegno_workspace::{LineSurface, VoiceLine, Workspace};
+use dalsegno_workspace::{LineSurface, Transport, VoiceLine, Workspace};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -164,7 +164,10 @@ pub(super) async fn check(args: &CallCheckArgs, context: &mut Context<'_>) -> Re
             (number, answerer.agent.value.to_string(), answerer.tenant.value.clone(), transfer_to)
         })
         .collect();
-    let webhook = settings.telephone.as_ref().map(|_| format!("/voice/{}", args.line));
+    let webhook = settings.telephone.as_ref().map(|telephone| match telephone.transport {
+        Transport::Sip => format!("/voice/{}", args.line),
+        Transport::Media => format!("/voice/{}/calls", args.line),
+    });
     let output = &mut *context.output;
     if context.format == Format::Json {
         let numbers: Vec<_> = numbers
@@ -201,10 +204,10 @@ pub(super) async fn check(args: &CallCheckArgs, context: &mut Context<'_>) -> Re
 /// The secrets of webhooks that cannot be used.
 async fn secrets(engine: &Engine, line: &VoiceLine) -> Vec<String> {
     let mut problems = Vec::new();
-    let secrets = line.telephone.iter().flat_map(|telephone| &telephone.webhook_secrets);
-    for (place, secret) in secrets.enumerate() {
+    let Some(telephone) = &line.telephone else { return problems };
+    for (place, secret) in telephone.webhook_secrets.iter().enumerate() {
         let wrong = match engine.webhook_secret(secret).await {
-            Ok(secret) => form(secret.expose()).err(),
+            Ok(secret) => form(telephone.transport, secret.expose()).err(),
             Err(error) => Some(error.to_string()),
         };
         problems.extend(
@@ -215,12 +218,12 @@ async fn secrets(engine: &Engine, line: &VoiceLine) -> Vec<String> {
 }
 
 #[cfg(feature = "serve")]
-fn form(secret: &str) -> Result<(), String> {
-    dalsegno_server::check_webhook_secret(secret)
+fn form(transport: Transport, secret: &str) -> Result<(), String> {
+    dalsegno_server::check_webhook_secret(transport, secret)
 }
 
 #[cfg(not(feature = "serve"))]
-fn form(_: &str) -> Result<(), String> {
+fn form(_: Transport, _: &str) -> Result<(), String> {
     Err("this build has no `dalsegno serve`, which receives webhooks".to_owned())
 }
 

@@ -13,7 +13,7 @@ fn world(replies: &str) -> World {
         .workspace
         .write("dalsegno.toml", &file("dalsegno.toml").replace("backend_model = \"gpt-5.2\"\n", ""));
     let told = world.workspace.dalsegno(&["check"]);
-    assert!(told.contains("nobody does the work of the agent `desk`"), "{told}");
+    assert!(told.contains("no agent does the work of `desk`"), "{told}");
     let desk = file("agents/desk.toml").replace("[\"find\", \"book\", \"text\"]", "[\"agents.kitchen\"]");
     world.workspace.write("agents/desk.toml", &format!("{desk}delegate = \"kitchen\"\n"));
     world.workspace.write(

@@ -7,6 +7,9 @@ mod costs;
 mod delegates;
 mod inputs;
 mod kills;
+mod media;
+mod media_inputs;
+mod media_kills;
 #[path = "../cli/support.rs"]
 #[allow(dead_code, unused_macros, unused_imports, reason = "some of it is for other tests")]
 mod support;

@@ -26,13 +26,13 @@ pub(crate) const NUMBER: &str = "+33176540001";
 const KEY: &str = "sk-of-the-line-0123456789";
 
 /// How long is waited for what must come: a bound for what would hang.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What the receiver was asked, by tool: the idempotency keys, each as often as it came.
 type Effects = Arc<Mutex<BTreeMap<String, Vec<String>>>>;
 
 pub(crate) struct World {
-    there: Runtime,
+    pub(crate) there: Runtime,
     pub(crate) live: LiveModel,
     pub(crate) workspace: Workspace,
     pub(crate) effects: Effects,
@@ -115,6 +115,13 @@ impl World {
         }
         assert_eq!(workspace.succeed(&["check"]), "");
         Self { there, live, workspace, effects, is_live }
+    }
+
+    /// Replaces a part of a file of the workspace.
+    pub(crate) fn edit(&self, file: &str, part: &str, by: &str) {
+        let before = std::fs::read_to_string(self.workspace.path(file)).unwrap();
+        assert!(before.contains(part), "{before}");
+        self.workspace.write(file, &before.replace(part, by));
     }
 
     pub(crate) fn until(&self, is_so: impl Fn(&LiveBook) -> bool) {

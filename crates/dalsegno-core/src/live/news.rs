@@ -110,6 +110,13 @@ pub enum LiveNews {
         /// The provider's id of it.
         response: String,
     },
+    /// The caller interrupts words that were reported as said already: they were made faster than they are played.
+    Cut {
+        /// The response that they belong to.
+        response: String,
+        /// How much of them the caller heard, in milliseconds.
+        heard_ms: u64,
+    },
     /// A time has come that the core waits for.
     Woke,
     /// The call is over.
@@ -142,6 +149,7 @@ impl LiveNews {
             Self::Taken { .. } => "taken",
             Self::Refused { .. } => "refused",
             Self::Played { .. } => "played",
+            Self::Cut { .. } => "cut",
             Self::Woke => "woke",
             Self::Ended { .. } => "ended",
         }
@@ -175,6 +183,7 @@ impl LiveNews {
             Self::ResponseBegan { response, .. }
             | Self::ResponseEnded { response, .. }
             | Self::Counted { response, .. }
+            | Self::Cut { response, .. }
             | Self::Played { response } => {
                 if response.len() > ID_BYTES_MAX {
                     return None;
@@ -289,8 +298,13 @@ pub enum EndedBy {
 }
 
 impl Surface {
-    /// Says whether the call continues at the provider while no process carries it.
+    /// Says whether the call continues while no process carries it, since a provider or a carrier holds the caller's line.
     pub const fn outlives_its_process(self) -> bool {
+        self.is_answered() || matches!(self, Self::Media)
+    }
+
+    /// Says whether the call rings at the provider of the live model, which answers it with a session that is there until the call ends.
+    pub const fn is_answered(self) -> bool {
         matches!(self, Self::Telephone | Self::Duplex)
     }
 }
@@ -310,4 +324,7 @@ pub enum Surface {
     /// The caller's telephone is connected with a session of a live model that hears while it speaks, and stays so without this process. It
     /// decides itself when to speak; another model of the provider works with the tools, and its responses are those of the call.
     Duplex,
+    /// The caller's telephone is connected with a carrier, which sends the sound here and plays what it is sent; it passes through to
+    /// a session of a provider's Realtime API. The carrier connects again when this process has gone.
+    Media,
 }

@@ -23,7 +23,7 @@ pub struct Live {
     /// When the call began.
     pub(crate) began: Timestamp,
     pub(crate) line: Line,
-    /// The live model hears while it speaks: nobody waits for silence.
+    /// The live model hears while it speaks: it does not wait for silence.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub(crate) duplex: bool,
     /// The time of what a step has looked at last.
@@ -62,6 +62,9 @@ pub struct Live {
     /// Since when the call is being transferred, as far as anybody knows: its provider was asked for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) transfer: Option<Timestamp>,
+    /// Where it is being transferred.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) transfer_to: Option<String>,
     /// The agent ends the call.
     pub(crate) closing: Option<Over>,
     /// The call is over, and the run ends when its effects have their outcomes.
@@ -89,7 +92,7 @@ pub(crate) enum Arrival {
     Part(OperationId),
     /// An operation waits at a gate.
     Gated(OperationId),
-    /// Somebody answered at an operation's gate, and it may go on.
+    /// A person answered at an operation's gate, and it may continue.
     Answered(OperationId),
 }
 
@@ -188,7 +191,7 @@ pub(crate) struct Talk {
     /// The model has begun to speak since the caller's last turn began.
     #[serde(default)]
     pub(crate) replied: bool,
-    /// A response has begun that the live model has not told the caller of.
+    /// A response has completed that the live model has not told the caller of.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub(crate) untold: bool,
 }
@@ -249,6 +252,7 @@ impl Live {
             bytes: 0,
             hangs_up: None,
             transfer: None,
+            transfer_to: None,
             closing: None,
             over: None,
         }
@@ -295,9 +299,14 @@ impl Live {
         self.talk.turns
     }
 
-    /// Says whether the call may be transferred now: it goes on, and is not on its way to somebody else.
+    /// Says whether the call may be transferred now: it continues, and is not on its way elsewhere.
     pub(crate) fn may_be_transferred(&self) -> bool {
         self.transfer.is_none() && self.closing.is_none() && self.over.is_none()
+    }
+
+    /// Where the call is being transferred as far as that is known; none where it is not.
+    pub fn transfer_to(&self) -> Option<&str> {
+        self.transfer_to.as_deref().filter(|_| self.transfer.is_some())
     }
 
     /// Says whether the call is being transferred as far as anybody knows, or was until it ended.

@@ -23,7 +23,11 @@ fn by_text() -> Call {
 }
 
 fn by_telephone() -> Call {
-    let mut call = Call::ringing(hangs_up());
+    by(Surface::Telephone)
+}
+
+fn by(surface: Surface) -> Call {
+    let mut call = Call::on(surface, hangs_up());
     call.take_all();
     call.tell(LiveNews::Connected);
     call
@@ -63,7 +67,12 @@ fn a_call_by_text_ends_when_the_response_has_completed() {
 
 #[test]
 fn a_caller_by_telephone_hears_the_last_words_to_the_end() {
-    let mut call = by_telephone();
+    for surface in [Surface::Telephone, Surface::Media] {
+        hears_the_last_words(by(surface));
+    }
+}
+
+fn hears_the_last_words(mut call: Call) {
     call.began("r1");
     says(&mut call, "Goodbye.");
     call.asks("r1", "c1", NAME, 1);

@@ -32,6 +32,7 @@ enum Happens {
     Lost,
     Attached,
     Digit(char),
+    Cut,
     HungUp,
 }
 
@@ -64,6 +65,7 @@ fn happens() -> impl Strategy<Value = Happens> {
         1 => Just(Happens::Lost),
         1 => Just(Happens::Attached),
         1 => Just(Happens::Digit('1')),
+        1 => Just(Happens::Cut),
         1 => Just(Happens::HungUp),
     ]
 }
@@ -244,6 +246,10 @@ impl Play {
             }
             Happens::Digit(digit) => {
                 self.call.tell(LiveNews::Digit { digit: *digit });
+            }
+            Happens::Cut => {
+                let response = format!("r{}", self.responses);
+                self.call.tell(LiveNews::Cut { response, heard_ms: 300 });
             }
             Happens::HungUp => {
                 self.hung_up = true;

@@ -1,7 +1,8 @@
 //! Calls of telephones: they ring, are answered, and continue while no process carries them.
 
 use dalsegno_core::{
-    CommandKind, EndedBy, LiveCommand, LiveNews, LiveTokens, OperationId, RunErrorCode, Status, Surface,
+    CommandKind, EndedBy, Entry, LiveCommand, LiveNews, LiveTokens, OperationId, ResponseEnd, RunErrorCode,
+    Status, Surface,
 };
 use serde_json::json;
 
@@ -79,14 +80,36 @@ fn a_caller_who_gives_up_before_the_answer_leaves_a_run_that_is_over() {
 
 #[test]
 fn only_a_telephone_outlives_its_process_and_records_say_so_by_name() {
-    for (surface, name, outlives) in [
-        (Surface::Script, "script", false),
-        (Surface::Realtime, "realtime", false),
-        (Surface::Telephone, "telephone", true),
+    for (surface, name, outlives, answered) in [
+        (Surface::Script, "script", false, false),
+        (Surface::Realtime, "realtime", false, false),
+        (Surface::Model, "model", false, false),
+        (Surface::Telephone, "telephone", true, true),
+        (Surface::Duplex, "duplex", true, true),
+        (Surface::Media, "media", true, false),
     ] {
         assert_eq!(serde_json::to_value(surface).unwrap(), json!(name));
-        assert_eq!(surface.outlives_its_process(), outlives);
+        assert_eq!((surface.outlives_its_process(), surface.is_answered()), (outlives, answered));
     }
+}
+
+#[test]
+fn a_caller_whose_sound_passes_through_gets_a_session_of_its_own() {
+    let call = Call::on(Surface::Media, config());
+    assert!(matches!(call.outbox()[0].kind, CommandKind::Session { .. }));
+    assert!(!call.state.live().unwrap().is_ringing());
+}
+
+#[test]
+fn words_that_were_said_and_not_heard_to_their_end_are_marked_in_the_transcript() {
+    let mut call = Call::open();
+    call.tell(LiveNews::ResponseBegan { response: "r1".into(), command: None });
+    call.tell(LiveNews::Said { text: "A long story.".into(), heard_ms: None });
+    call.tell(LiveNews::ResponseEnded { response: "r1".into(), end: ResponseEnd::Completed });
+    call.tell(LiveNews::SpeechStarted);
+    call.tell(LiveNews::Cut { response: "r1".into(), heard_ms: 1_240 });
+    let last = call.state.transcript().iter().last().cloned();
+    assert_eq!(last, Some(Entry::User("[The caller interrupted this: 1.2 s of it were heard.]".into())));
 }
 
 #[test]

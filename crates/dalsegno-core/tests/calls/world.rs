@@ -66,7 +66,12 @@ impl Call {
 
     /// A call of a telephone, which rings.
     pub(crate) fn ringing(config: AgentConfig) -> Self {
-        let request = AgentRequest { surface: Some(Surface::Telephone), ..AgentRequest::text("") };
+        Self::on(Surface::Telephone, config)
+    }
+
+    /// A call over this surface.
+    pub(crate) fn on(surface: Surface, config: AgentConfig) -> Self {
+        let request = AgentRequest { surface: Some(surface), ..AgentRequest::text("") };
         Self::of(config, AgentState::start(RunId::from_bytes([7; 16]), request, Timestamp::from_millis(0)))
     }
 

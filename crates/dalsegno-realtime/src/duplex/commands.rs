@@ -27,7 +27,7 @@ const OUTPUTS_REQUIRED: &str = "function_call_outputs_required";
 /// What stands for an output that was too large.
 const TOO_LARGE: &str = "{\"error\":{\"code\":\"too_large\",\"message\":\"The result is there, and too large to be read here.\"}}";
 
-/// What stands for the output of a call that nobody heard.
+/// What stands for the output of a call that was not heard here.
 const UNHEARD: &str = "{\"error\":{\"code\":\"cancelled\",\"message\":\"The connection was interrupted: nothing was done. Ask again if it is still needed.\"}}";
 
 /// What the live model is told when there is something that it was told silently.
@@ -168,7 +168,7 @@ impl DuplexSession {
                 self.checks.retain(|(_, check)| *check != Check::Has(id));
                 let was_asked = self.asked.take_if(|asked| *asked == id).is_some();
                 if meaning == Meaning::Busy && was_asked {
-                    // It waits for the end of a response that nobody here has seen begin, or a while.
+                    // It waits for the end of a response whose beginning was not seen here, or a while.
                     self.held = refused;
                     self.retry_at = Some(self.heard_at.saturating_add(RETRY_MS));
                     return;
@@ -206,7 +206,7 @@ impl DuplexSession {
         true
     }
 
-    /// The other model waits for outputs of calls that it asked for while nobody listened. They are answered, and the response is asked for
+    /// The other model waits for outputs of calls that it asked for while no process listened. They are answered, and the response is asked for
     /// again; whether there are any.
     pub(super) fn answer_unknown(&mut self, id: OperationId, message: &str, output: &mut Output) -> bool {
         let words = message.split(|one: char| !one.is_ascii_alphanumeric() && one != '_' && one != '-');

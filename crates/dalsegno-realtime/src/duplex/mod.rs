@@ -95,7 +95,7 @@ pub struct DuplexSession {
     names: bool,
     /// A wish for a response, until none is under way.
     held: Option<LiveCommand>,
-    /// When it may be sent again, since the provider said that one is under way which nobody here knows of.
+    /// When it may be sent again, since the provider said that one is under way which is not known here.
     retry_at: Option<u64>,
     /// What the live model was told to say while a response was under way.
     told: Vec<OperationId>,
@@ -171,7 +171,7 @@ impl DuplexSession {
         output
     }
 
-    /// The socket is lost, or the call is over: what was said until now is told, and what is under way goes on unseen.
+    /// The socket is lost, or the call is over: what was said until now is told, and what is under way continues unseen.
     fn break_off(&mut self, output: &mut Output) {
         self.tell_caller(output);
         self.tell_agent(output);

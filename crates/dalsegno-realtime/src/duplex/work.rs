@@ -58,7 +58,7 @@ impl DuplexSession {
             }
             Event::Called(call) => {
                 let is_known = self.calls.contains(&call.call_id);
-                // Of a response whose beginning was missed nobody knows the name: its call is one of its own.
+                // Of a response whose beginning was missed the name is not known: its call is one of its own.
                 let response = match self.stream(delegation.as_deref()) {
                     Some(response) => response,
                     None if is_known => String::new(),

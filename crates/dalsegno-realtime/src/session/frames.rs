@@ -26,7 +26,10 @@ impl LiveSession {
     pub(super) fn updated(&mut self, now: u64, output: &mut Output) {
         match self.updates.pop_front() {
             Some(Update::Command(id)) => self.acknowledge(id, output),
-            Some(Update::Restored) => self.open(now, output),
+            Some(Update::Restored) => {
+                self.is_set_up = true;
+                self.open(now, output);
+            }
             Some(Update::Probe) => self.probed = None,
             None => self.counts.stray += 1,
         }
@@ -48,7 +51,9 @@ impl LiveSession {
                     output.news.push(LiveNews::Withdrawn { call_id });
                 }
             }
-            Taken::Truncated { heard_ms } => self.truncated(heard_ms),
+            // What passes through here was cut here.
+            Taken::Truncated { heard_ms } if !self.settings.sound => self.cut_last(heard_ms, output),
+            Taken::Truncated { .. } => {}
             Taken::Transcribed(text) => {
                 let text = text.unwrap_or_else(|| INAUDIBLE.to_owned());
                 self.settings.dialogue.push(Item::Caller(text.clone()));
@@ -69,7 +74,7 @@ impl LiveSession {
                 self.model_said(if is_known { &response } else { "" }, &text, spoken);
             }
             Taken::ResponseDone(done) => self.response_done(now, done, output),
-            Taken::Stopped { response } => output.news.push(LiveNews::Played { response }),
+            Taken::Stopped { response } => self.played(response, output),
             Taken::SessionCreated
             | Taken::SessionUpdated
             | Taken::Error(_)

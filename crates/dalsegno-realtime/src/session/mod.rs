@@ -9,13 +9,13 @@ use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
 
 use dalsegno_core::{
-    AgentAction, AgentConfig, AgentState, CommandKind, EndedBy, Entry, LiveCommand, LiveNews, LivePrice,
-    OperationId, OrderedJson, Surface, execute_agent_step,
+    AgentConfig, AgentState, CommandKind, EndedBy, Entry, LiveCommand, LiveNews, LivePrice, OperationId,
+    OrderedJson, Surface,
 };
 
 use crate::dialogue::{Dialogue, Item};
 use crate::port::ModelSession;
-use crate::sent;
+use crate::sent::{self, Voice};
 use crate::taken::Taken;
 use talk::Talk;
 
@@ -79,6 +79,8 @@ pub struct Settings {
     pub has_begun: bool,
     /// Whether the session outlives its sockets, as that of a telephone call does: it knows what was said before.
     pub outlives: bool,
+    /// Whether the sound of the caller and of the live model passes through here.
+    pub sound: bool,
     /// Whether the call was not answered yet.
     pub is_ringing: bool,
     /// What the live model costs, where that is known.
@@ -89,7 +91,7 @@ impl Settings {
     /// The settings of a call by its configuration and its state, as far as that was recorded: what has come and no step has
     /// looked at is looked at here, in a copy.
     pub fn of(config: &AgentConfig, state: &AgentState) -> Self {
-        let state = &caught_up(config, state);
+        let state = &state.caught_up(config);
         let tools = config.tools.tools.iter().filter(|(name, _)| !config.tools.forbidden.contains(*name));
         let tools = tools.map(|(name, tool)| Tool {
             name: config.tools.model_name(name),
@@ -106,25 +108,11 @@ impl Settings {
             dialogue: Dialogue::of(state),
             has_begun: state.live().is_some_and(dalsegno_core::Live::has_begun),
             is_ringing: state.live().is_some_and(dalsegno_core::Live::is_ringing),
-            outlives: state.request().surface.is_some_and(Surface::outlives_its_process),
+            outlives: state.request().surface.is_some_and(Surface::is_answered),
+            sound: state.request().surface == Some(Surface::Media),
             price: None,
         }
     }
-}
-
-/// The state when all that has come was looked at.
-fn caught_up(config: &AgentConfig, state: &AgentState) -> AgentState {
-    let mut state = state.clone();
-    while state.is_ready() {
-        state = match execute_agent_step(config, state.clone()) {
-            Ok(AgentAction::Complete { final_state, .. } | AgentAction::Handoff { final_state, .. }) => {
-                return final_state;
-            }
-            Ok(action) => action.into_continuation().state,
-            Err(_) => return state,
-        };
-    }
-    state
 }
 
 /// What one input leads to.
@@ -137,6 +125,8 @@ pub struct Output {
     pub news: Vec<LiveNews>,
     /// Whether the socket is to be closed.
     pub close: bool,
+    /// Frames for the carrier of the caller's line, in order.
+    pub line: Vec<String>,
 }
 
 /// How many frames there were, and how many of them were of no use.
@@ -203,6 +193,8 @@ pub struct LiveSession {
     open: BTreeSet<String>,
     /// There are outputs or notes that no response has read.
     pub(super) unread: bool,
+    /// The provider knows how the session is to sound.
+    is_set_up: bool,
     /// How many frames of our own there were: their ids.
     own: u64,
     /// Frames about the call that came before the session had answered.
@@ -229,6 +221,7 @@ impl LiveSession {
             calls: VecDeque::new(),
             open: BTreeSet::new(),
             unread: false,
+            is_set_up: false,
             own: 0,
             early: VecDeque::new(),
             heard_at: 0,
@@ -258,6 +251,7 @@ impl LiveSession {
             output.news.extend(early.news);
             output.frames.extend(early.frames);
             output.close |= early.close;
+            output.line.extend(early.line);
         }
         self.settle(now, output);
     }
@@ -265,8 +259,17 @@ impl LiveSession {
     /// Gives a session what it does not know: one that outlives its sockets knows what was said, and whether it is there shows
     /// when it acknowledges what it is told.
     fn restore(&mut self, now: u64, output: &mut Output) {
-        let Settings { outlives, dialogue, instructions, tools, has_begun, is_ringing: _, price: _ } =
-            &self.settings;
+        let voice = self.voice();
+        let Settings {
+            outlives,
+            dialogue,
+            instructions,
+            tools,
+            has_begun,
+            sound: _,
+            is_ringing: _,
+            price: _,
+        } = &self.settings;
         if !outlives {
             for (place, item) in dialogue.items().enumerate() {
                 let id = alloc::format!("past{place}");
@@ -276,7 +279,7 @@ impl LiveSession {
         if *outlives || *has_begun {
             self.stage = Stage::Restoring(now);
             self.updates.push_back(Update::Restored);
-            output.frames.push(sent::session(RESTORED, instructions.as_deref(), tools, *outlives));
+            output.frames.push(sent::session(RESTORED, instructions.as_deref(), tools, voice));
         } else {
             self.open(now, output);
         }
@@ -289,8 +292,12 @@ impl LiveSession {
             CommandKind::Session { instructions } => {
                 self.settings.instructions = Some(instructions.clone());
                 self.updates.push_back(Update::Command(command.id));
-                let (tools, speaks) = (&self.settings.tools, self.settings.outlives);
-                output.frames.push(sent::session(&id, Some(instructions), tools, speaks));
+                output.frames.push(sent::session(
+                    &id,
+                    Some(instructions),
+                    &self.settings.tools,
+                    self.voice(),
+                ));
                 self.sent.push(command.clone());
                 return;
             }
@@ -318,10 +325,8 @@ impl LiveSession {
                 self.unread = true;
                 self.settings.dialogue.push(Item::Note(text));
             }
-            CommandKind::Session { .. }
-            | CommandKind::Answer { .. }
-            | CommandKind::Respond { .. }
-            | CommandKind::Close { .. } => {}
+            CommandKind::Session { .. } => self.is_set_up = true,
+            CommandKind::Answer { .. } | CommandKind::Respond { .. } | CommandKind::Close { .. } => {}
         }
         if self.acknowledged.len() >= ACKNOWLEDGED_MAX {
             self.acknowledged.pop_front();
@@ -352,8 +357,21 @@ impl LiveSession {
         output
     }
 
+    fn voice(&self) -> Voice {
+        match self.settings {
+            Settings { sound: true, .. } => Voice::PassedOn,
+            Settings { outlives: true, .. } => Voice::AsAnswered,
+            _ => Voice::Text,
+        }
+    }
+
+    /// Says whether the provider knows how the session is to sound, so that it can be sent sound.
+    pub(crate) fn hears(&self) -> bool {
+        self.stage == Stage::Open && self.is_set_up
+    }
+
     /// The id of a frame of our own.
-    fn own_id(&mut self, what: &str) -> String {
+    pub(crate) fn own_id(&mut self, what: &str) -> String {
         self.own += 1;
         alloc::format!("{what}{}", self.own)
     }
@@ -439,6 +457,7 @@ impl ModelSession for LiveSession {
         self.updates.clear();
         self.early.clear();
         self.probed = None;
+        self.is_set_up = false;
         self.stage = Stage::Away;
         output.close = true;
         output

@@ -10,7 +10,7 @@ use dalsegno_core::{
 };
 
 use super::{LiveSession, Output};
-use crate::dialogue::{Dialogue, Item};
+use crate::dialogue::{CUT, Dialogue, Item};
 use crate::failure::{Meaning, OWN_MODEL_FAILED};
 use crate::port::ModelSession as _;
 use crate::sent;
@@ -24,6 +24,9 @@ const REFUSALS_MAX: u32 = 3;
 
 /// How many responses are remembered that are over.
 const ENDED_MAX: usize = 32;
+
+/// How many responses may be played one after another. They are sentences.
+const SOUNDING_MAX: usize = 16;
 
 /// How many lines of the caller wait for the end of a response.
 const SAID_MAX: usize = 64;
@@ -50,6 +53,8 @@ pub(super) struct Talk {
     returns: bool,
     /// The responses that ended last.
     ended: VecDeque<String>,
+    /// The responses whose words are reported as said, and are still being played.
+    sounding: VecDeque<String>,
     /// The latest that were counted without being active.
     counted: VecDeque<String>,
 }
@@ -62,7 +67,18 @@ struct Active {
     text: String,
     /// It has audio: the caller has heard it when that was played.
     spoken: bool,
+    /// The caller was cut off after this much.
     heard_ms: Option<u64>,
+    /// How much the caller has heard until now, where that is known.
+    heard_so_far: Option<u64>,
+}
+
+impl Active {
+    /// How much of it the caller has heard, in milliseconds; where nothing says so, since it began.
+    fn heard(&self, now: u64) -> u64 {
+        let known = self.heard_ms.or(self.heard_so_far);
+        known.unwrap_or_else(|| now.saturating_sub(self.began))
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,7 +111,7 @@ impl Talk {
     /// The connection is lost, or the call is over: what was said until now is told.
     pub(super) fn break_off(&mut self, now: u64, dialogue: &mut Dialogue, output: &mut Output) {
         if let Some(active) = self.active.take() {
-            let heard_ms = active.heard_ms.unwrap_or_else(|| now.saturating_sub(active.began));
+            let heard_ms = active.heard(now);
             tell(active.text, Some(heard_ms), dialogue, output);
         }
         self.is_due |= self.asked == Some(Asked::Turn);
@@ -128,7 +144,7 @@ impl Talk {
 /// Tells what the live model said.
 fn tell(text: String, heard_ms: Option<u64>, dialogue: &mut Dialogue, output: &mut Output) {
     if !text.is_empty() {
-        let cut = if heard_ms.is_some() { " […]" } else { "" };
+        let cut = if heard_ms.is_some() { CUT } else { "" };
         dialogue.push(Item::Agent(alloc::format!("{text}{cut}")));
         output.news.push(LiveNews::Said { text, heard_ms });
     }
@@ -152,7 +168,7 @@ impl LiveSession {
     }
 
     /// Ends what the live model says, if it does.
-    fn cancel(&mut self, output: &mut Output) {
+    pub(crate) fn cancel(&mut self, output: &mut Output) {
         let speaks = self.talk.active.is_some() || self.talk.asked.is_some();
         if speaks && !self.talk.cancelling {
             self.talk.cancelling = true;
@@ -243,8 +259,14 @@ impl LiveSession {
         self.talk.retry_at = None;
         self.unread = false;
         output.news.push(LiveNews::ResponseBegan { response: response.clone(), command });
-        self.talk.active =
-            Some(Active { id: response, began: now, text: String::new(), spoken: false, heard_ms: None });
+        self.talk.active = Some(Active {
+            id: response,
+            began: now,
+            text: String::new(),
+            spoken: false,
+            heard_ms: None,
+            heard_so_far: None,
+        });
         if let Some(held) = self.talk.held.take() {
             output.news.push(busy(held.id));
         }
@@ -268,10 +290,47 @@ impl LiveSession {
         }
     }
 
-    pub(super) fn truncated(&mut self, heard_ms: u64) {
-        if let Some(active) = &mut self.talk.active {
+    /// The caller has heard this much of a response, and will hear no more of it.
+    pub(crate) fn cut(&mut self, response: &str, heard_ms: u64, output: &mut Output) {
+        if let Some(active) = self.talk.active.as_mut().filter(|active| active.id == response) {
             active.heard_ms = Some(heard_ms);
+        } else if let Some(place) = self.talk.sounding.iter().position(|sounding| sounding == response) {
+            // The words of later responses stand behind its own.
+            self.settings.dialogue.cut(self.talk.sounding.len() - 1 - place);
+            self.talk.sounding.remove(place);
+            output.news.push(LiveNews::Cut { response: response.to_owned(), heard_ms });
         }
+    }
+
+    /// The caller will hear no more of what the live model says, or has said last: where the provider does not say of which response.
+    pub(super) fn cut_last(&mut self, heard_ms: u64, output: &mut Output) {
+        let active = self.talk.active.as_ref().map(|active| &active.id);
+        if let Some(response) = active.or(self.talk.sounding.back()).cloned() {
+            self.cut(&response, heard_ms, output);
+        }
+    }
+
+    /// How much of the active response the caller has heard until now.
+    pub(crate) fn note_heard(&mut self, heard_ms: u64) {
+        if let Some(active) = &mut self.talk.active {
+            active.heard_so_far = Some(heard_ms);
+        }
+    }
+
+    /// The response that is active.
+    pub(crate) fn active(&self) -> Option<&str> {
+        self.talk.active.as_ref().map(|active| active.id.as_str())
+    }
+
+    /// Says whether the words of a response are reported as said, and it is not reported that they were played.
+    pub(crate) fn is_sounding(&self, response: &str) -> bool {
+        self.talk.sounding.iter().any(|sounding| sounding == response)
+    }
+
+    /// The caller has heard the last of a response.
+    pub(crate) fn played(&mut self, response: String, output: &mut Output) {
+        self.talk.sounding.retain(|sounding| *sounding != response);
+        output.news.push(LiveNews::Played { response });
     }
 
     /// Says whether a response may still ask for tools. One whose beginning was missed begins now.
@@ -336,19 +395,26 @@ impl LiveSession {
 
     fn finish(&mut self, now: u64, active: Active, status: Status, text: String, output: &mut Output) {
         self.talk.cancelling = false;
-        let Active { id, began, text: said, spoken, heard_ms } = active;
+        let heard = active.heard(now);
+        let Active { id, text: said, spoken, heard_ms, .. } = active;
         let said = if said.is_empty() { text } else { said };
         let end = match status {
             Status::Completed => ResponseEnd::Completed,
             Status::Cancelled => ResponseEnd::Interrupted,
             Status::Failed => ResponseEnd::Failed,
         };
-        let cut =
-            (status != Status::Completed).then(|| heard_ms.unwrap_or_else(|| now.saturating_sub(began)));
+        // One that completed may have been cut off before: it is made faster than it is played.
+        let is_cut = status != Status::Completed || heard_ms.is_some();
+        let cut = is_cut.then_some(heard);
         tell(said, cut, &mut self.settings.dialogue, output);
         output.news.push(LiveNews::ResponseEnded { response: id.clone(), end });
         if status == Status::Completed && !spoken {
-            output.news.push(LiveNews::Played { response: id.clone() });
+            self.played(id.clone(), output);
+        } else if !is_cut {
+            if self.talk.sounding.len() >= SOUNDING_MAX {
+                self.talk.sounding.pop_front();
+            }
+            self.talk.sounding.push_back(id.clone());
         }
         self.talk.has_ended(id);
     }

@@ -44,7 +44,7 @@ impl Line {
     }
 
     fn put(&mut self, output: Output) {
-        let Output { frames, news, close } = output;
+        let Output { frames, news, close, line: _ } = output;
         self.sent.extend(frames.iter().map(|frame| serde_json::from_str(frame).unwrap()));
         self.news.extend(news);
         self.closed |= close;

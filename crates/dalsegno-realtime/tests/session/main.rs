@@ -7,6 +7,7 @@ mod duplex;
 mod hostile;
 mod laws;
 mod loss;
+mod media;
 mod talk;
 mod telephone;
 mod tools;

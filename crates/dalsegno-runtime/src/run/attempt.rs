@@ -130,7 +130,7 @@ impl Attempt {
         }
     }
 
-    /// Has the call transferred by whoever carries it.
+    /// Has the call transferred by the switchboard that carries it.
     async fn transfer(&self, transfer: &Transfer) -> Result<Outcome, AttemptError> {
         let call = self
             .transferred
@@ -138,7 +138,7 @@ impl Attempt {
             .filter(|request| request.surface.is_some_and(Surface::outlives_its_process));
         let switchboard = self.context.ports.switchboard.get();
         let Some((request, switchboard)) = call.zip(switchboard) else {
-            let message = "this is no call of a telephone: nobody can transfer it";
+            let message = "the run is no telephone call, so it cannot be transferred";
             return Err(certain(FailureCode::NotPermitted, message.to_owned()));
         };
         match switchboard.transfer(request, transfer).await {

@@ -51,8 +51,8 @@ pub enum Stay {
 /// Who carries calls that continue without a process: those of telephones. When this process takes such a run over, its
 /// switchboard gets the call.
 pub trait Switchboard: Send + Sync + 'static {
-    /// Says whether there is a line for the call of this request.
-    fn has_line(&self, request: &AgentRequest) -> bool;
+    /// Says whether there is a line for this call, now.
+    fn has_line(&self, state: &AgentState) -> bool;
 
     /// Carries a call from here on.
     fn connect(&self, call: OpenCall);
@@ -135,7 +135,7 @@ impl Line {
         self.stay.send_replace(Stay::Over);
     }
 
-    /// Sends what was not sent yet. Whoever listened may have gone: then the news ends, too.
+    /// Sends what was not sent yet. The listener may have gone: then the news ends, too.
     pub(crate) fn send(&mut self, commands: &[LiveCommand]) {
         self.sent.retain(|id| commands.iter().any(|command| command.id == *id));
         for command in commands {
@@ -170,8 +170,19 @@ impl Engine {
         Ok(Conversation { handle, news, commands, stay })
     }
 
-    /// Looks whether a call over a line may be begun for a tenant: no daily budget that bounds it is used up. Whoever begins one asks first;
-    /// a call that goes on is not ended.
+    /// Attaches to a call that is not over, with what carries its words from here on: what was sent and not taken is sent again, under
+    /// the same ids. None where the call is over.
+    ///
+    /// # Errors
+    /// When there is no such run, another process performs it, or it cannot be read.
+    pub async fn attach(&self, run: RunId) -> Result<Option<Conversation>, EngineError> {
+        let (line, (news, commands, stay)) = Line::new();
+        let handle = Box::pin(self.take_open_on(run, Vec::new(), true, Some(line))).await?;
+        Ok(handle.map(|handle| Conversation { handle, news, commands, stay }))
+    }
+
+    /// Looks whether a call over a line may be begun for a tenant: no daily budget that bounds it is used up. The shell that begins
+    /// one asks first; a call under way is not ended.
     ///
     /// # Errors
     /// When a budget is used up, or cannot be read.
@@ -194,13 +205,16 @@ impl Engine {
         config: &Arc<AgentConfig>,
         fold: &Fold,
     ) -> Result<Option<Line>, EngineError> {
-        let (state, request) = (fold.state(), fold.state().request());
-        let outlives = request.surface.is_some_and(Surface::outlives_its_process);
-        if !outlives || state.live().is_some_and(|live| live.is_over()) {
+        let state = fold.state();
+        if !state.request().surface.is_some_and(Surface::outlives_its_process) {
+            return Ok(None);
+        }
+        // That the call is over may have come last.
+        if state.caught_up(config).live().is_none_or(|live| live.is_over()) {
             return Ok(None);
         }
         match self.ports().switchboard.get() {
-            Some(switchboard) if switchboard.has_line(request) => {
+            Some(switchboard) if switchboard.has_line(state) => {
                 let (line, (news, commands, stay)) = Line::new();
                 let (config, state) = (Arc::clone(config), Box::new(state.clone()));
                 switchboard.connect(OpenCall { run, config, state, news, commands, stay });

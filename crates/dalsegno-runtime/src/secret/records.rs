@@ -241,6 +241,7 @@ impl Secrets {
             | LiveNews::Digit { digit: _ }
             | LiveNews::Taken { command: _ }
             | LiveNews::Played { response: _ }
+            | LiveNews::Cut { response: _, heard_ms: _ }
             | LiveNews::Woke => {}
             LiveNews::Lost { reason } | LiveNews::Ended { by: _, reason } => self.text(reason),
             LiveNews::Heard { text } | LiveNews::Said { text, heard_ms: _ } => self.text(text),

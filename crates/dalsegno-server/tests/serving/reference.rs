@@ -84,7 +84,7 @@ fn describe(page: &mut String, method: &str, path: &str, operation: &Value) {
     let mut problems = Vec::new();
     for (status, response) in operation["responses"].as_object().unwrap() {
         let description = text(&response["description"]);
-        if !status.starts_with('2') {
+        if !status.starts_with(['1', '2']) {
             problems.push(format!("{status} {}", codes(description)));
             continue;
         }

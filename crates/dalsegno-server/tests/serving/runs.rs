@@ -199,7 +199,10 @@ async fn each_address_asks_for_its_scope() {
         let Some(scope) = route.scope else {
             // What a delivery shows is its signature.
             let expected = match path.as_str() {
-                "/triggers/{name}" | "/voice/{line}" => 401,
+                "/triggers/{name}"
+                | "/voice/{line}"
+                | "/voice/{line}/calls"
+                | "/voice/{line}/calls/{called}/{call}" => 401,
                 // There is no identity provider to tell of.
                 "/.well-known/oauth-protected-resource" => 404,
                 _ => 200,

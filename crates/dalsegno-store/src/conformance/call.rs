@@ -27,6 +27,7 @@ pub(super) fn conversed() -> Vec<LiveNews> {
         LiveNews::Counted { response: response(), tokens },
         LiveNews::ResponseEnded { response: response(), end: ResponseEnd::Interrupted },
         LiveNews::Played { response: response() },
+        LiveNews::Cut { response: response(), heard_ms: 1_200 },
         LiveNews::Digit { digit: '#' },
         LiveNews::Told { text: "The kitchen is closed.".into(), by: Some("ada".into()) },
         LiveNews::Taken { command },

@@ -26,7 +26,7 @@ pub(super) struct Duplex {
     tools: Vec<String>,
     /// Work is left to the client, and not to a model with tools.
     is_left_to_client: bool,
-    /// A response that goes on until it is cancelled.
+    /// A response that lasts until it is cancelled.
     active: Option<(String, LiveAnswer)>,
     attached: u32,
 }
@@ -61,7 +61,7 @@ impl Duplex {
         self.send(json!({ "type": "info", "code": "attached", "message": "A sideband is attached." }));
     }
 
-    /// The call is over: whoever listens is told so every other time, as some sockets are lost before.
+    /// The call is over: its sockets are told so every other time, as some sockets are lost before.
     pub(super) fn close(&mut self) {
         if self.count.is_multiple_of(2) {
             let usage = json!({ "seconds": 1.5 });

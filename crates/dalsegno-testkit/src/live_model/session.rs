@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use data_encoding::BASE64;
 use futures::{SinkExt as _, StreamExt as _};
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
@@ -10,7 +11,9 @@ use tokio::sync::mpsc;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::{Error, Message};
 
+use super::sound::{AGENT_MS, Heard, PIECE, Sound};
 use super::{LiveAnswer, LiveBook, LiveFault, Shared, calls};
+use crate::voice_code;
 
 /// What stands in arguments for the id of the last call.
 const LAST_CALL: &str = "{{last_call}}";
@@ -27,6 +30,8 @@ pub(super) fn with_last_call(arguments: &str, last: impl FnOnce() -> String) -> 
 struct Active {
     id: String,
     answer: LiveAnswer,
+    /// The item that it speaks, in a session whose sound comes over its socket.
+    spoken: Option<String>,
     /// It was not asked for.
     is_other: bool,
 }
@@ -49,6 +54,8 @@ pub(super) struct Served {
     instructions: String,
     tools: Vec<String>,
     active: Option<Active>,
+    /// What is heard over the socket, in a session whose sound comes over it.
+    sound: Option<Box<Sound>>,
 }
 
 /// Why a frame is refused: the code and the words.
@@ -67,7 +74,7 @@ impl Served {
         };
         let (instructions, tools) = (String::new(), Vec::new());
         let out = Out::Socket(Box::new(stream));
-        Self { out, answers: None, shared, number, count: 0, instructions, tools, active: None }
+        Self { out, answers: None, shared, number, count: 0, instructions, tools, active: None, sound: None }
     }
 
     /// The session of a call of a telephone, as it was accepted.
@@ -86,6 +93,7 @@ impl Served {
             instructions: String::new(),
             tools: Vec::new(),
             active: None,
+            sound: None,
         };
         served.take_session(accepted);
         served
@@ -119,6 +127,13 @@ impl Served {
         if self.active.is_some() {
             self.cancel().await?;
         }
+        let goes = self.turn(text).await?;
+        self.shared.changed.notify_waiters();
+        Ok(goes)
+    }
+
+    /// The caller has said something, and is answered.
+    async fn turn(&mut self, text: &str) -> Goes {
         let item = self.id("item");
         self.send(json!({ "type": "input_audio_buffer.speech_stopped", "audio_end_ms": 0, "item_id": item }))
             .await?;
@@ -128,9 +143,7 @@ impl Served {
         self.send(json!({ "type": "conversation.item.input_audio_transcription.completed", "item_id": item,
             "content_index": 0, "transcript": text }))
             .await?;
-        let goes = self.begin(&json!({ "metadata": null })).await?;
-        self.shared.changed.notify_waiters();
-        Ok(goes)
+        self.begin(&json!({ "metadata": null })).await
     }
 
     fn take_session(&mut self, session: &Value) {
@@ -140,6 +153,9 @@ impl Served {
         if let Some(tools) = session["tools"].as_array() {
             let names = tools.iter().filter_map(|tool| tool["name"].as_str());
             self.tools = names.map(str::to_owned).collect();
+        }
+        if session["output_modalities"] == json!(["audio"]) && matches!(self.out, Out::Socket(_)) {
+            self.sound.get_or_insert_default();
         }
     }
 
@@ -170,6 +186,9 @@ impl Served {
     /// Takes a frame of the client.
     pub(super) async fn take(&mut self, text: &str) -> Goes {
         let frame: Value = serde_json::from_str(text).unwrap_or_default();
+        if frame["type"] == "input_audio_buffer.append" && self.sound.is_some() {
+            return self.listen(frame["audio"].as_str().unwrap_or_default()).await;
+        }
         self.shared.book().frames.push((self.number, frame.clone()));
         let goes = match self.judge(&frame) {
             Ok(()) => self.perform(&frame).await?,
@@ -231,6 +250,14 @@ impl Served {
                 if frame["session"]["type"] != "realtime" {
                     return wrong("session.type must be realtime");
                 }
+                let audio = &frame["session"]["audio"];
+                let is_sound = frame["session"]["output_modalities"] == json!(["audio"]);
+                if is_sound
+                    && matches!(self.out, Out::Socket(_))
+                    && ["input", "output"].iter().any(|way| audio[way]["format"]["type"] != "audio/pcmu")
+                {
+                    return wrong("session.audio: only the sound of telephones is heard here");
+                }
                 for tool in frame["session"]["tools"].as_array().into_iter().flatten() {
                     let name = tool["name"].as_str().unwrap_or_default();
                     let inside = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
@@ -245,6 +272,18 @@ impl Served {
                 Ok(())
             }
             Some("conversation.item.create") => self.judge_item(&frame["item"]),
+            Some("conversation.item.truncate") => {
+                let made = self
+                    .sound
+                    .as_ref()
+                    .and_then(|sound| sound.made.get(frame["item_id"].as_str().unwrap_or_default()));
+                match (made, frame["audio_end_ms"].as_u64()) {
+                    (None, _) => wrong("item_id is no item that was spoken"),
+                    (Some(_), None) => wrong("audio_end_ms"),
+                    (Some(made), Some(end)) if end > *made => wrong("audio_end_ms is after the end"),
+                    (Some(_), Some(_)) => Ok(()),
+                }
+            }
             Some("response.create") => match &self.active {
                 Some(active) => Err((
                     "conversation_already_has_active_response",
@@ -333,6 +372,23 @@ impl Served {
                 }
                 self.add(item).await?;
             }
+            Some("conversation.item.truncate") => {
+                let item = frame["item_id"].as_str().unwrap_or_default().to_owned();
+                let heard = frame["audio_end_ms"].as_u64().unwrap_or_default();
+                {
+                    let mut book = self.shared.book();
+                    book.truncated.push((item.clone(), heard));
+                    // No word is left of which it is not known that it was heard.
+                    for known in book.items.iter_mut().filter(|known| known["id"] == *item) {
+                        known["content"][0]["transcript"] = Value::Null;
+                    }
+                }
+                self.send(
+                    json!({ "type": "conversation.item.truncated", "item_id": item, "content_index": 0,
+                    "audio_end_ms": heard }),
+                )
+                .await?;
+            }
             Some("response.create") => return self.begin(&frame["response"]).await,
             Some("response.cancel") => self.cancel().await?,
             _ => {}
@@ -384,7 +440,8 @@ impl Served {
         if fault == Some(LiveFault::Other) {
             // Its own response comes first, and ours is refused until it has ended.
             let id = self.id("resp");
-            self.active = Some(Active { id: id.clone(), answer: LiveAnswer::default(), is_other: true });
+            let none = LiveAnswer::default();
+            self.active = Some(Active { id: id.clone(), answer: none, spoken: None, is_other: true });
             let error = json!({ "type": "invalid_request_error", "code": "conversation_already_has_active_response",
                 "message": format!("Conversation already has an active response in progress: {id}."), "param": null,
                 "event_id": wish["metadata"]["command"].as_str().or(wish["metadata"]["turn"].as_str()) });
@@ -409,7 +466,11 @@ impl Served {
             return Ok(false);
         }
         let holds = answer.holds;
-        self.active = Some(Active { id, answer, is_other: false });
+        let spoken = match self.sound.is_some() && !answer.text.is_empty() {
+            true => Some(self.speak(&id, &answer.text).await?),
+            false => None,
+        };
+        self.active = Some(Active { id, answer, spoken, is_other: false });
         if !holds {
             self.end("completed").await?;
         }
@@ -429,7 +490,7 @@ impl Served {
     }
 
     async fn end(&mut self, status: &str) -> Result<(), Error> {
-        let Some(Active { id, answer, .. }) = self.active.take() else { return Ok(()) };
+        let Some(Active { id, answer, spoken, .. }) = self.active.take() else { return Ok(()) };
         let is_cut = status != "completed";
         let of_item = if is_cut { "incomplete" } else { "completed" };
         let mut output = Vec::new();
@@ -450,11 +511,23 @@ impl Served {
             output.push(item);
         }
         if !answer.text.is_empty() {
-            let item_id = self.id("item");
-            if self.speaks() {
+            let item_id = match spoken {
+                Some(item) => item,
+                None => self.id("item"),
+            };
+            if self.sound.is_some() {
+                self.send(
+                    json!({ "type": "response.output_audio.done", "response_id": id, "item_id": item_id,
+                    "output_index": 0, "content_index": 0 }),
+                )
+                .await?;
+            }
+            if self.speaks() || self.sound.is_some() {
                 let item = json!({ "id": item_id, "type": "message", "role": "assistant", "status": of_item,
                     "content": [{ "type": "output_audio", "transcript": answer.text }] });
-                self.send(json!({ "type": "output_audio_buffer.started", "response_id": id })).await?;
+                if self.speaks() {
+                    self.send(json!({ "type": "output_audio_buffer.started", "response_id": id })).await?;
+                }
                 self.send(json!({ "type": "response.output_audio_transcript.done", "response_id": id,
                     "item_id": item_id, "output_index": 0, "content_index": 0, "transcript": answer.text }))
                     .await?;
@@ -478,6 +551,48 @@ impl Served {
             output.push(item);
         }
         self.done(&id, status, output).await
+    }
+
+    /// Sends the sound of words, all at once; the item that they are.
+    async fn speak(&mut self, response: &str, text: &str) -> Result<String, Error> {
+        let item = self.id("item");
+        let sound = voice_code::speech(text, AGENT_MS);
+        if let Some(own) = &mut self.sound {
+            own.made.insert(item.clone(), (sound.len() / voice_code::A_MS) as u64);
+        }
+        for piece in sound.chunks(PIECE) {
+            self.send(
+                json!({ "type": "response.output_audio.delta", "response_id": response, "item_id": item,
+                "output_index": 0, "content_index": 0, "delta": BASE64.encode(piece) }),
+            )
+            .await?;
+        }
+        Ok(item)
+    }
+
+    /// Sound of the caller. Who speaks is told by its energy, as the provider does; a turn ends with a silence.
+    async fn listen(&mut self, audio: &str) -> Goes {
+        let Ok(sound) = BASE64.decode(audio.as_bytes()) else { return Ok(true) };
+        let Some(own) = &mut self.sound else { return Ok(true) };
+        for event in own.hear(&sound) {
+            match event {
+                Heard::Begins => {
+                    self.send(json!({ "type": "input_audio_buffer.speech_started", "audio_start_ms": 0,
+                        "item_id": "heard" }))
+                        .await?;
+                    if self.active.is_some() {
+                        self.cancel().await?;
+                    }
+                }
+                Heard::Ends(text) => {
+                    if !self.turn(&text).await? {
+                        return Ok(false);
+                    }
+                }
+            }
+            self.shared.changed.notify_waiters();
+        }
+        Ok(true)
     }
 
     async fn done(&mut self, id: &str, status: &str, output: Vec<Value>) -> Result<(), Error> {

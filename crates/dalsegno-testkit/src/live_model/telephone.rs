@@ -1,4 +1,4 @@
-//! Calls of telephones at the provider: each goes on by itself, whatever sockets there are to it.
+//! Calls of telephones at the provider: each continues by itself, with or without sockets to it.
 
 use std::sync::Arc;
 

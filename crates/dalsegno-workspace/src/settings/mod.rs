@@ -40,7 +40,7 @@ pub use self::oidc::{ACCESS_SCOPES, OIDC_ALGORITHMS};
 pub(crate) use self::paths::Paths;
 pub(crate) use self::reach::Reach;
 pub(crate) use self::read::{SettingsRead, default_store, may_name_store, read, secret_settings};
-pub use self::telephone::{Answerer, Telephone, TransferPattern, is_number};
+pub use self::telephone::{Answerer, Telephone, TransferPattern, Transport, is_number};
 pub(crate) use self::tenant_keys::KeysPlace;
 pub use self::voice::{LineSurface, VoiceLine};
 

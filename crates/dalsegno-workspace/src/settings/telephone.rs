@@ -21,10 +21,32 @@ use crate::source::SourceFile;
 use crate::tenant::Refer;
 use crate::workspace::Workspace;
 
+/// Who holds the lines of callers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Transport {
+    /// The provider of the live model, over SIP: their sound never comes here.
+    Sip,
+    /// A carrier that sends their sound here over a socket, in the form of Twilio's Media Streams.
+    Media,
+}
+
+impl Transport {
+    /// The word in the file, such as `sip`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Sip => "sip",
+            Self::Media => "media",
+        }
+    }
+}
+
 /// How a line is reached by telephone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Telephone {
-    /// The secrets by which the provider's webhooks are signed. Any of them proves one, so that they can be exchanged.
+    /// Who holds the lines of callers.
+    pub transport: Transport,
+    /// The secrets by which webhooks are signed: those of the provider, or the authentication tokens of the carrier. Any of them proves
+    /// one, so that they can be exchanged.
     pub webhook_secrets: Vec<SecretRef>,
     /// Who answers, by number as E.164 writes it: `+33176540001`.
     pub numbers: BTreeMap<String, Answerer>,
@@ -37,7 +59,7 @@ pub struct Answerer {
     pub tenant: Located<String>,
     /// The agent.
     pub agent: Located<AgentName>,
-    /// Where calls to the number may be transferred. Nowhere by default: whoever owns the line pays for what it dials.
+    /// Where calls to the number may be transferred. Nowhere by default: the owner of the line pays for what it dials.
     pub transfer_to: Vec<TransferPattern>,
 }
 
@@ -107,7 +129,7 @@ pub(super) const KEYS: [Key; 2] = [
     Key::new(
         "webhook_secrets",
         Form::List(&A_SECRET),
-        "Where to find the secrets by which the provider signs its webhooks; any of them proves one.",
+        "Where to find the secrets by which webhooks are signed: those of the provider, or the authentication tokens of the carrier; any of them proves one.",
     ),
     Key::new(
         "numbers",
@@ -139,8 +161,17 @@ static NUMBER: Shape = Shape::new(
 );
 
 /// Reads it; nothing where a part of it cannot be read.
-pub(super) fn read(line: &Section<'_>, paths: &Paths<'_>, what: &str) -> Option<Telephone> {
-    line.require("webhook_secrets", "add `webhook_secrets = [{ env = \"OPENAI_WEBHOOK_SECRET\" }]`");
+pub(super) fn read(
+    line: &Section<'_>,
+    transport: Transport,
+    paths: &Paths<'_>,
+    what: &str,
+) -> Option<Telephone> {
+    let help = match transport {
+        Transport::Sip => "add `webhook_secrets = [{ env = \"OPENAI_WEBHOOK_SECRET\" }]`",
+        Transport::Media => "add `webhook_secrets = [{ env = \"TWILIO_AUTH_TOKEN\" }]`",
+    };
+    line.require("webhook_secrets", help);
     line.require("numbers", "add `numbers = { \"+33176540001\" = { agent = \"NAME\" } }`");
     let mut webhook_secrets = Vec::new();
     let items = line.items("webhook_secrets", "a list of places of secrets");
@@ -201,7 +232,7 @@ pub(super) fn read(line: &Section<'_>, paths: &Paths<'_>, what: &str) -> Option<
             numbers.insert(number.value, Answerer { tenant, agent, transfer_to });
         }
     }
-    Some(Telephone { webhook_secrets, numbers })
+    Some(Telephone { transport, webhook_secrets, numbers })
 }
 
 /// Reports the keys of a telephone at a line that is none.
@@ -211,7 +242,7 @@ pub(super) fn none(line: &Section<'_>) {
             line.report
                 .error(Code::InvalidValue, span, format!("`{}` is of no use at a line for text", key.name))
                 .label("no telephone rings here")
-                .help("write `transport = \"sip\"`, or remove it");
+                .help("write `transport = \"sip\"` or `transport = \"media\"`, or remove it");
         }
     }
 }

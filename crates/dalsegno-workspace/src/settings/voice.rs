@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use dalsegno_core::{AgentName, LivePrice};
 
 use super::paths::Paths;
-use super::{SecretRef, Telephone, dispatch, keys, models, secrets, telephone, url};
+use super::{SecretRef, Telephone, Transport, dispatch, keys, models, secrets, telephone, url};
 use crate::code::Code;
 use crate::section::Section;
 use crate::shape::{Form, Key, Need, Shape};
@@ -49,7 +49,7 @@ pub struct VoiceLine {
     pub price: Option<LivePrice>,
     /// Most calls at once. 64 by default.
     pub max_calls: usize,
-    /// How it is reached by telephone, `transport = "sip"`; a line for text when absent.
+    /// How it is reached by telephone, `transport = "sip"` or `"media"`; a line for text when absent.
     pub telephone: Option<Telephone>,
 }
 
@@ -78,16 +78,19 @@ pub(super) static SHAPE: Shape = Shape::new(
 static LINE: Shape = Shape {
     what: "a line",
     one_of: &[],
-    needs: &[Need { because_of: "transport", word: Some("sip"), keys: &["webhook_secrets", "numbers"] }],
+    needs: &[
+        Need { because_of: "transport", word: Some("sip"), keys: &["webhook_secrets", "numbers"] },
+        Need { because_of: "transport", word: Some("media"), keys: &["webhook_secrets", "numbers"] },
+    ],
     keys: &[
         Key::new("surface", Form::Word(&["realtime", "live"]), "What the provider of the live model speaks.")
             .required("add `surface = \"realtime\"`"),
         Key::new(
             "transport",
-            Form::Word(&["sip", "text"]),
-            "How the caller's words reach the live model: by telephone over SIP, or typed.",
+            Form::Word(&["sip", "media", "text"]),
+            "How the caller's words reach the live model: by telephone over SIP, by telephone through a carrier that sends the sound here, or typed.",
         )
-        .required("add `transport = \"sip\"` for a telephone, or `transport = \"text\"`"),
+        .required("add `transport = \"sip\"` or `transport = \"media\"` for a telephone, or `transport = \"text\"`"),
         Key::new("model", Form::Text, "The provider's name for the live model.")
             .required("add `model = \"…\"`, such as `gpt-realtime-2.1`"),
         Key::new(
@@ -177,7 +180,12 @@ pub(super) fn read(file: &Section<'_>, paths: &Paths<'_>) -> BTreeMap<String, Vo
 
 fn line_of(line: &Section<'_>, paths: &Paths<'_>, what: &str) -> Option<VoiceLine> {
     let is_live = line.choice("surface", &[("realtime", false), ("live", true)]);
-    let transport = line.choice("transport", &[("sip", true), ("text", false)]);
+    let transports = [
+        (Transport::Sip.name(), Some(Transport::Sip)),
+        (Transport::Media.name(), Some(Transport::Media)),
+        ("text", None),
+    ];
+    let transport = line.choice("transport", &transports);
     let base_url = url::read(line, "base_url", line.boolean("allow_http").unwrap_or(false));
     if let (Some(url), Some(text)) = (&base_url, line.string("base_url")) {
         let plain = url.trim_end_matches('/');
@@ -200,7 +208,7 @@ fn line_of(line: &Section<'_>, paths: &Paths<'_>, what: &str) -> Option<VoiceLin
     let max_calls = line.integer("max_calls").unwrap_or(VoiceLine::MAX_CALLS);
     let surface = match is_live? {
         true => {
-            hears_sound_only(line);
+            needs_sip(line);
             LineSurface::Live { backend: line.string("backend_model").map(|backend| backend.value) }
         }
         false => {
@@ -214,8 +222,8 @@ fn line_of(line: &Section<'_>, paths: &Paths<'_>, what: &str) -> Option<VoiceLin
         }
     };
     let telephone = match transport? {
-        true => Some(telephone::read(line, paths, what)?),
-        false => {
+        Some(transport) => Some(telephone::read(line, transport, paths, what)?),
+        None => {
             telephone::none(line);
             None
         }
@@ -235,14 +243,19 @@ fn line_of(line: &Section<'_>, paths: &Paths<'_>, what: &str) -> Option<VoiceLin
     })
 }
 
-/// Reports a line for text whose live model hears while it speaks: its caller is heard at the provider only.
-fn hears_sound_only(line: &Section<'_>) {
+/// Reports a line that is no SIP and whose live model hears while it speaks: its caller is heard at the provider only.
+fn needs_sip(line: &Section<'_>) {
     if let (Some(transport), Some(span)) = (line.string("transport"), line.key_span("transport"))
-        && transport.value == "text"
+        && let Some(label) = match transport.value.as_str() {
+            "text" => Some("this live model hears sound only"),
+            "media" => Some("callers of this live model are heard at its provider only"),
+            _ => None,
+        }
     {
+        let problem = format!("a line with `surface = \"live\"` takes no {}", transport.value);
         line.report
-            .error(Code::InvalidValue, span, "a line with `surface = \"live\"` takes no text")
-            .label("this live model hears sound only")
+            .error(Code::InvalidValue, span, problem)
+            .label(label)
             .help("write `transport = \"sip\"` for a telephone, or `surface = \"realtime\"`");
     }
 }

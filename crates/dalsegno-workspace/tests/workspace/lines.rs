@@ -43,7 +43,7 @@ fn a_line_that_cannot_be_says_why() {
         ("price", "{ input = 1, output = -1 }", "invalid-value: "),
         ("price", "{ input = 1, output = 1, audio = 1 }", "unknown-key: "),
         ("surface", "", "missing-key: `[voice.lines.front]` has no `surface`"),
-        ("transport", "'media'", "invalid-value: `transport` cannot be `media`"),
+        ("transport", "'phone'", "invalid-value: `transport` cannot be `phone`"),
         ("transport", "", "missing-key: `[voice.lines.front]` has no `transport`"),
         ("model", "", "missing-key: `[voice.lines.front]` has no `model`"),
         ("api_key", "", "missing-key: `[voice.lines.front]` has no `api_key`"),
@@ -86,6 +86,12 @@ fn a_line_that_cannot_be_says_why() {
     }
     let found = messages(&[("surface", "'live'"), ("backend_model", "'m'")]);
     assert_eq!(found, ["invalid-value: a line with `surface = \"live\"` takes no text"]);
+    let found = rings(&[("transport", "'media'"), ("surface", "'live'"), ("backend_model", "'m'")]);
+    let expected = "invalid-value: a line with `surface = \"live\"` takes no media";
+    assert!(found.contains(&expected.to_owned()), "{found:?}");
+    let found = messages(&[("transport", "'media'")]);
+    let missing = |key: &str| format!("missing-key: `[voice.lines.front]` has no `{key}`");
+    assert_eq!(found, ["webhook_secrets", "numbers"].map(missing));
     let private = [("base_url", "'http://10.1.2.3:8080/v1'"), ("allow_http", "true")];
     assert_eq!(messages(&private), [""; 0]);
 }

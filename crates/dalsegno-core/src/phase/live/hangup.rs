@@ -53,17 +53,21 @@ impl Room<'_> {
     /// A part of a tool has its outcome. If it is a transfer that may have been heard, the call is on its way.
     pub(super) fn look_at_transfer(&mut self, id: OperationId) {
         let pending = self.join.operations.iter().find(|pending| pending.operation.id == id);
-        let is_asked = pending.is_some_and(|pending| {
+        let target = pending.and_then(|pending| {
             let is_heard = match &pending.outcome {
                 Some(Outcome::Failed(failure)) => failure.code == FailureCode::Indeterminate,
                 Some(_) => true,
                 None => false,
             };
-            is_heard && matches!(pending.operation.request, Request::Transfer(_))
+            match &pending.operation.request {
+                Request::Transfer(transfer) if is_heard => Some(transfer.target.clone()),
+                _ => None,
+            }
         });
-        if is_asked {
+        if target.is_some() {
             self.stay("the call is being transferred: it ends by itself");
             self.live.transfer = Some(self.at);
+            self.live.transfer_to = target;
         }
     }
 

@@ -80,7 +80,7 @@ pub(crate) fn begin(
     live.talk.unspoken = state.continues_call && state.owes_words;
     live.duplex = state.request.surface == Some(Surface::Duplex);
     let instructions = instructions.unwrap_or_default();
-    let first = match state.request.surface.is_some_and(Surface::outlives_its_process) {
+    let first = match state.request.surface.is_some_and(Surface::is_answered) {
         // It begins with the session that it is given.
         true => CommandKind::Answer { instructions },
         false => CommandKind::Session { instructions },
@@ -260,6 +260,13 @@ impl Room<'_> {
                 if self.live.talk.quiet_since.is_some() {
                     self.live.talk.quiet_since = Some(at);
                 }
+            }
+            LiveNews::Cut { response, heard_ms } => {
+                self.live.talk.sounding.take_if(|sounding| *sounding == response);
+                let (s, tenths) = (heard_ms / 1_000, heard_ms % 1_000 / 100);
+                let note = alloc::format!("[The caller interrupted this: {s}.{tenths} s of it were heard.]");
+                self.count(&note);
+                self.state.transcript.push(Entry::User(note));
             }
             LiveNews::Woke => self.woke(),
             LiveNews::Ended { by, reason } => self.ended(by, reason),

@@ -37,7 +37,7 @@ const TRANSFERRED_MS: u64 = 20_000;
 /// How long the end of a call that the agent ends is waited for.
 const CLOSING_MS: u64 = 10_000;
 
-/// What the model is told when a transfer was asked for and the call goes on.
+/// What the model is told when a transfer was asked for and the call continues.
 const NOT_TRANSFERRED: &str = "The call was not transferred: the caller is still on the line. Tell the caller so, and go on with the call yourself.";
 
 /// A time that the call waits for.

@@ -1,11 +1,13 @@
 //! `POST /voice/{line}`: the provider of a line says that a telephone rings. It has no access key: its signature is the credential.
 
+mod media;
+
 use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{Path, Request, State};
 use dalsegno_voice::{Ringing, Rung};
-use dalsegno_workspace::{LineSurface, SecretRef, Signature};
+use dalsegno_workspace::{LineSurface, SecretRef, Signature, Transport};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use utoipa_axum::routes;
@@ -28,7 +30,11 @@ const INCOMING_LIVE: &str = "live.call.incoming";
 
 pub(crate) fn routes() -> Vec<Route> {
     let problems = [Code::Unauthenticated, Code::TooMany, Code::Unavailable];
-    vec![Route::open(routes!(ring)).problems(&problems)]
+    vec![
+        Route::open(routes!(ring)).problems(&problems),
+        Route::open(routes!(media::answer)).problems(&problems),
+        Route::open(routes!(media::open)).problems(&[&problems[..], &[Code::BadRequest]].concat()),
+    ]
 }
 
 /// An event of a provider, as far as it matters.
@@ -91,7 +97,8 @@ async fn ring(
     let address = guard::address(&request);
     let (parts, sent) = request.into_parts();
     let (body, held) = shared.unproven.collect(sent, BODY, &shared.limits, address).await?;
-    let known = shared.telephones.secrets(&line);
+    let is_sip = shared.telephones.transport(&line) == Some(Transport::Sip);
+    let known = shared.telephones.secrets(&line).filter(|_| is_sip);
     let is_proven = is_proven(&shared, &line, known.unwrap_or_default(), &parts.headers, &body).await;
     drop(held);
     let metrics = shared.telemetry.metrics();
@@ -149,11 +156,14 @@ async fn is_proven(
     is_proven
 }
 
-/// Looks whether a secret can prove webhooks.
+/// Looks whether a secret can prove webhooks of a line.
 ///
 /// # Errors
 /// In words, why it cannot.
-pub fn check_webhook_secret(secret: &str) -> Result<(), String> {
+pub fn check_webhook_secret(transport: Transport, secret: &str) -> Result<(), String> {
+    if transport == Transport::Media {
+        return media::check_token(secret);
+    }
     proof::key(&Signature::Standard, secret).map(drop).map_err(|error| error.to_string())
 }
 
