@@ -155,7 +155,9 @@ impl Telephones {
         let now = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
         let has_begun = state.live().is_some_and(dalsegno_core::Live::has_begun);
         let is_recent = now.saturating_sub(state.now().as_millis()) < AGAIN_MS;
-        Ok(if has_begun && is_recent { Answer::Wait } else { Answer::Stream })
+        // Where the call is here, it waits for the socket.
+        let waits = has_begun && is_recent && !self.callers.is_here(&line.name, call);
+        Ok(if waits { Answer::Wait } else { Answer::Stream })
     }
 }
 

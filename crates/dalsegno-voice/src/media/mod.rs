@@ -112,6 +112,11 @@ impl Callers {
         since.elapsed() >= COMES_BACK
     }
 
+    /// Says whether this process carries a call, with a line or about to get another one.
+    fn is_here(&self, line: &str, call: &str) -> bool {
+        lock(&self.here).get(&(line.to_owned(), call.to_owned())).is_some_and(|caller| !caller.is_closed())
+    }
+
     /// Tells the process's end of a caller's line something; gives it back where the caller is not here.
     fn tell(&self, line: &str, call: &str, wish: Wish) -> Result<(), Wish> {
         match lock(&self.here).get(&(line.to_owned(), call.to_owned())) {
