@@ -153,7 +153,7 @@ impl Carrier {
         *self.0.server.lock().unwrap_or_else(PoisonError::into_inner) = server;
     }
 
-    /// Somebody calls a number. To be called in a runtime, which the call is a task of.
+    /// A caller calls a number. To be used in a runtime, which the call is a task of.
     pub fn calls(&self, call: &str, from: &str, to: &str) {
         let (does, done) = mpsc::unbounded_channel();
         self.0.callers.lock().unwrap_or_else(PoisonError::into_inner).insert(call.to_owned(), does);

@@ -54,7 +54,7 @@ fn loudness(sample: u8) -> u32 {
     ((mantissa * 8 + 132) << exponent) - 132
 }
 
-/// Says whether somebody speaks in a piece of sound: by its energy.
+/// Says whether a piece of sound is speech: by its energy.
 pub(crate) fn is_speech(sound: &[u8]) -> bool {
     let sum: u32 = sound.iter().map(|sample| loudness(*sample)).sum();
     let length = u32::try_from(sound.len().max(1)).unwrap_or(u32::MAX);

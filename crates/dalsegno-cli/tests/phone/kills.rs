@@ -25,14 +25,16 @@ const MOMENTS: [Moment; 9] = [
 ];
 
 /// How many kills there are: a few in every test, more where the variable says so.
-fn kills() -> usize {
-    std::env::var("DALSEGNO_PHONE_KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(MOMENTS.len())
+pub(crate) fn kills(moments: usize) -> usize {
+    std::env::var("DALSEGNO_PHONE_KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(moments)
 }
 
 #[test]
 fn a_process_that_is_killed_at_any_moment_doubles_no_effect_and_another_one_has_the_call() {
     let mut slowest = std::time::Duration::ZERO;
-    for (number, surface) in (0..kills()).flat_map(|number| SURFACES.map(|surface| (number, surface))) {
+    for (number, surface) in
+        (0..kills(MOMENTS.len())).flat_map(|number| SURFACES.map(|surface| (number, surface)))
+    {
         let (name, moment) = MOMENTS[number % MOMENTS.len()];
         let name = format!("{surface}: {name}");
         let world = World::on(surface);

@@ -37,7 +37,7 @@ impl MediaWorld {
         server
     }
 
-    /// Somebody calls the desk, whose live model has these answers.
+    /// A caller calls the desk, whose live model has these answers.
     pub(crate) fn calls(&self, call: &str, answers: Vec<LiveAnswer>) {
         self.world.live.answers(answers);
         let _there = self.world.there.enter();
@@ -120,7 +120,7 @@ fn a_number_rings_and_an_agent_answers_with_its_tools() {
 fn a_caller_who_interrupts_hears_no_more_and_everybody_knows_how_much_was_heard() {
     let world = MediaWorld::new();
     let _server = world.serve();
-    let story = "Once upon a time there was a table by the window, and nobody had booked it for the evening of the first of May.";
+    let story = "Once upon a time there was a table by the window, and it was still free on the evening of the first of May.";
     world.calls(
         "CA1",
         vec![LiveAnswer::says("Good evening."), LiveAnswer::says(story), LiveAnswer::says("I stop.")],

@@ -157,7 +157,7 @@ fn a_run_in_the_session_of_a_call_is_not_taken_for_it() {
     world.world.until_over();
     let hung_up = |(status, answer): (u16, String)| status == 200 && answer.contains("<Hangup/>");
     assert!(hung_up(ask()));
-    // A client of the API goes on with the session.
+    // A client of the API continues the session.
     claims(&world, "CA1");
     assert!(hung_up(ask()));
     assert_eq!(world.world.runs().len(), 2);
@@ -215,7 +215,7 @@ fn frames_that_no_carrier_sends_end_no_call() {
     world.carrier.says("CA1", "Hello?");
     world.until_heard("CA1", "I hear you.");
     assert_eq!(world.carrier.call("CA1").sockets, 1);
-    // One that is too large closes the socket, and the call goes on over the next one.
+    // One that is too large closes the socket, and the call continues over the next one.
     world.carrier.sends("CA1", &"x".repeat(70_000));
     world.until_call("CA1", |call| call.sockets == 2);
     world.carrier.hangs_up("CA1");

@@ -3,6 +3,7 @@
 use dalsegno_testkit::{CarrierStage, LiveAnswer, LiveBook};
 use serde_json::json;
 
+use crate::kills::kills;
 use crate::media::MediaWorld;
 use crate::talk::evening;
 use crate::world::{NUMBER, Served};
@@ -21,14 +22,9 @@ const MOMENTS: [Moment; 7] = [
     ("all is done", |book| book.words().contains(&"It is done.")),
 ];
 
-/// How many kills there are: a few in every test, more where the variable says so.
-fn kills() -> usize {
-    std::env::var("DALSEGNO_PHONE_KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(MOMENTS.len())
-}
-
 #[test]
 fn a_process_that_is_killed_at_any_moment_doubles_no_effect_and_the_caller_speaks_with_the_next_one() {
-    for number in 0..kills() {
+    for number in 0..kills(MOMENTS.len()) {
         let (name, moment) = MOMENTS[number % MOMENTS.len()];
         let world = MediaWorld::new();
         let first = world.serve();
@@ -90,7 +86,7 @@ fn a_socket_that_comes_to_another_process_gets_the_call_from_the_first() {
     let _first = world.serve();
     world.calls("CA1", evening());
     world.until_heard("CA1", "Good evening.");
-    // Whoever balances the load sends the carrier to another process, which lives beside the first.
+    // The balancer of the load sends the carrier to another process, which lives beside the first.
     let second = Served::start(&world.world.workspace);
     world.carrier.reaches(second.address);
     world.carrier.loses("CA1");

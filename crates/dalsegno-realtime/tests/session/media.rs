@@ -174,6 +174,13 @@ impl Call {
         self.frame(json!({ "type": "response.done", "response": { "id": response, "status": status, "output": [] } }));
     }
 
+    /// The live model makes words whole that last so many milliseconds.
+    fn says(&mut self, response: &str, ms: u64) {
+        self.begins(response);
+        self.speaks(response, ms);
+        self.ends(response, "completed");
+    }
+
     fn interrupts(&mut self) {
         self.frame(
             json!({ "type": "input_audio_buffer.speech_started", "audio_start_ms": 0, "item_id": "i" }),
@@ -252,9 +259,7 @@ fn what_was_not_heard_is_given_up_at_once_and_the_live_model_knows_how_much_was(
 #[test]
 fn words_that_were_made_whole_and_are_interrupted_are_told_so() {
     let mut call = Call::open();
-    call.begins("r1");
-    call.speaks("r1", 3_000);
-    call.ends("r1", "completed");
+    call.says("r1", 3_000);
     assert!(!call.kinds().contains(&"played"));
     call.wait(1_200);
     call.interrupts();
@@ -273,9 +278,7 @@ fn words_that_were_made_whole_and_are_interrupted_are_told_so() {
 fn words_are_played_when_the_carrier_says_so() {
     let mut call = Call::open();
     call.carrier.delay = 20;
-    call.begins("r1");
-    call.speaks("r1", 600);
-    call.ends("r1", "completed");
+    call.says("r1", 600);
     call.wait(599);
     assert!(!call.kinds().contains(&"played") && call.session.is_playing() && !call.session.is_between());
     call.wait(21);
@@ -305,9 +308,7 @@ fn two_responses_that_wait_are_both_cut_where_they_are() {
 #[test]
 fn items_of_a_session_that_is_lost_are_not_cut_in_the_next_one_and_what_waits_is_given_up_all_the_same() {
     let mut call = Call::open();
-    call.begins("r1");
-    call.speaks("r1", 3_000);
-    call.ends("r1", "completed");
+    call.says("r1", 3_000);
     let output = call.session.lost(call.now, "reset");
     call.put(output);
     call.connect();
@@ -326,9 +327,7 @@ fn items_of_a_session_that_is_lost_are_not_cut_in_the_next_one_and_what_waits_is
 #[test]
 fn a_response_that_is_interrupted_before_it_sounds_is_never_heard() {
     let mut call = Call::open();
-    call.begins("r1");
-    call.speaks("r1", 900);
-    call.ends("r1", "completed");
+    call.says("r1", 900);
     // Its result has come, and is about to be spoken of.
     call.begins("r2");
     call.wait(400);
@@ -377,18 +376,14 @@ fn a_caller_who_hangs_up_has_not_heard_what_was_under_way() {
 #[test]
 fn a_line_that_is_lost_and_opened_anew_plays_what_was_said_meanwhile() {
     let mut call = Call::open();
-    call.begins("r1");
-    call.speaks("r1", 3_000);
-    call.ends("r1", "completed");
+    call.says("r1", 3_000);
     call.wait(500);
     let output = call.session.line_lost(call.now);
     assert!(output.line.is_empty());
     call.put(output);
     assert_eq!(call.news.last(), Some(&cut("r1", 500)));
     call.carrier = Carrier::default();
-    call.begins("r2");
-    call.speaks("r2", 300);
-    call.ends("r2", "completed");
+    call.says("r2", 300);
     call.wait(5_000);
     assert!(call.carrier.queue.is_empty() && call.session.is_playing() && !call.kinds().contains(&"played"));
     let output = call.session.line_opened(call.now, "MZ1".into());
@@ -407,9 +402,7 @@ fn a_line_that_is_lost_and_opened_anew_plays_what_was_said_meanwhile() {
     let said = LiveNews::Said { text: "A long story.".into(), heard_ms: Some(200) };
     assert!(call.news.contains(&said));
     // What is said and interrupted while there is no line was not heard.
-    call.begins("r3");
-    call.speaks("r3", 300);
-    call.ends("r3", "completed");
+    call.says("r3", 300);
     call.interrupts();
     assert_eq!(call.news.last(), Some(&cut("r3", 0)));
 }

@@ -89,6 +89,27 @@ fn what_comes_before_the_session_has_answered_is_not_lost() {
 }
 
 #[test]
+fn words_that_were_told_as_said_and_are_cut_by_the_provider_are_told_so() {
+    let mut line = open();
+    line.frame(json!({ "type": "response.created", "response": { "id": "r1", "status": "in_progress" } }));
+    line.frame(json!({ "type": "response.output_audio_transcript.done", "response_id": "r1", "transcript": "At eight." }));
+    line.ends("r1", "completed");
+    let cut = json!({ "type": "conversation.item.truncated", "item_id": "i1", "content_index": 0, "audio_end_ms": 700 });
+    line.frame(cut.clone());
+    assert_eq!(line.news.last(), Some(&LiveNews::Cut { response: "r1".into(), heard_ms: 700 }));
+    // Once they are cut, or played to their end, there is nothing left to cut.
+    let told = line.news.len();
+    line.frame(cut.clone());
+    assert_eq!(line.news.len(), told);
+    line.frame(json!({ "type": "response.created", "response": { "id": "r2", "status": "in_progress" } }));
+    line.frame(json!({ "type": "response.output_audio_transcript.done", "response_id": "r2", "transcript": "At nine." }));
+    line.ends("r2", "completed");
+    line.frame(json!({ "type": "output_audio_buffer.stopped", "response_id": "r2" }));
+    line.frame(cut);
+    assert_eq!(line.news.last(), Some(&LiveNews::Played { response: "r2".into() }));
+}
+
+#[test]
 fn a_response_whose_beginning_was_missed_is_told_from_its_words_on() {
     let mut line = open();
     line.frame(json!({ "type": "response.output_audio_transcript.done", "response_id": "r1", "transcript": "At eight." }));

@@ -117,7 +117,7 @@ pub(super) async fn answer(
         called.trim_start_matches('+'),
         ringing.call_id
     );
-    // A call that is under way is asked about again, whatever is wrong here now.
+    // A call that is under way is asked about again: what is wrong here may pass.
     let is_under_way = value("CallStatus") == Some("in-progress");
     let answer = match ask(&shared, line.clone(), ringing).await? {
         Answer::Unavailable if is_under_way => Answer::Wait,

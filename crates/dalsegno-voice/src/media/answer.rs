@@ -16,7 +16,7 @@ use crate::telephones::{BUSY, Begun, NOT_FOUND, RingingLine, Telephones};
 /// asked for again and again.
 const AGAIN_MS: u64 = 1_000;
 
-/// How a carrier asks again: five times, whatever goes wrong, until a process answers.
+/// How a carrier asks again: five times, after any failure, until a process answers.
 const AGAIN: &str = "#rc=5&amp;rp=all";
 
 /// What a carrier is to do with a call.

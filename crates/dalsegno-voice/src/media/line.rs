@@ -15,7 +15,7 @@ use crate::telephone::LETS_GO_MS;
 /// How long the carrier may take to say of which call the sound is.
 const BEGINS_WITHIN: Duration = Duration::from_secs(10);
 
-/// How long a line may be silent before it is lost: sound comes fifty times a second, also where nobody speaks.
+/// How long a line may be silent before it is lost: sound comes fifty times a second, also where no one speaks.
 const SILENT: Duration = Duration::from_secs(5);
 
 /// How long a call stays here whose line is lost, in milliseconds: the carrier mostly opens another one at once.
@@ -41,10 +41,18 @@ pub(crate) struct CallerLine {
     entered: Entered,
     /// When the process lets go of the call, at any moment.
     lets_go_at: Option<u64>,
-    /// When the line is closed for a transfer at the latest; once it is closed, until when the carrier may ask.
-    transferred_at: Option<u64>,
+    transfer: Option<Transfer>,
     /// Until when the carrier may open another line that replaces the lost one.
     away_until: Option<u64>,
+}
+
+/// How far a transfer has come.
+#[derive(Debug, Clone, Copy)]
+enum Transfer {
+    /// The last words are played, at most until then.
+    LastWords(u64),
+    /// The line is closed, and the carrier may ask what to do with the call until then.
+    Asks(u64),
 }
 
 /// What comes of the line.
@@ -94,7 +102,7 @@ impl CallerLine {
             stay,
             entered,
             lets_go_at: None,
-            transferred_at: None,
+            transfer: None,
             away_until: None,
         }
     }
@@ -152,18 +160,21 @@ impl CallerLine {
 
     /// The call is to be transferred.
     pub(crate) fn transfer(&mut self, now: u64) {
-        self.transferred_at = Some(now.saturating_add(LAST_WORDS_MS));
+        self.transfer = Some(Transfer::LastWords(now.saturating_add(LAST_WORDS_MS)));
     }
 
     /// When it is to be looked at again.
     pub(crate) fn wakes_at(&self) -> Option<u64> {
-        let away_until = self.away_until.filter(|_| self.transferred_at.is_none());
-        [self.lets_go_at, self.transferred_at, away_until].into_iter().flatten().min()
+        let of_line = match self.transfer {
+            None => self.away_until,
+            Some(Transfer::LastWords(at) | Transfer::Asks(at)) => Some(at),
+        };
+        [self.lets_go_at, of_line].into_iter().flatten().min()
     }
 
     /// Why this process is to let go of the call now, if it is: its line is lost, or the process stops.
     pub(crate) fn leaves(&self, now: u64, session: &dyn ModelSession) -> Option<&'static str> {
-        if self.transferred_at.is_none() && self.away_until.is_some_and(|at| at <= now) {
+        if self.transfer.is_none() && self.away_until.is_some_and(|at| at <= now) {
             return Some("the caller's line was lost");
         }
         let is_time = |at: u64| at <= now || session.is_between();
@@ -173,15 +184,22 @@ impl CallerLine {
     /// Closes the line for a transfer once the last words were heard; says whether the carrier has not asked what to do with the call for
     /// so long that it has none any more.
     pub(crate) async fn is_given_up(&mut self, now: u64, is_playing: bool) -> bool {
-        let Some(at) = self.transferred_at else { return false };
-        match self.socket.take_if(|_| !is_playing || at <= now) {
-            Some(socket) => {
-                self.transferred_at = Some(now.saturating_add(ASKS_MS));
-                socket.close().await;
+        let is_over = match self.transfer {
+            None => return false,
+            Some(Transfer::LastWords(at)) => {
+                if is_playing && now < at && self.socket.is_some() {
+                    return false;
+                }
+                self.transfer = Some(Transfer::Asks(now.saturating_add(ASKS_MS)));
                 false
             }
-            None => self.socket.is_none() && at <= now,
+            Some(Transfer::Asks(at)) => at <= now,
+        };
+        // The carrier may have opened another one, having asked before the transfer was written down.
+        if let Some(socket) = self.socket.take() {
+            socket.close().await;
         }
+        is_over
     }
 
     /// Sends frames to the carrier; what the caller is not to hear any more is dropped.
