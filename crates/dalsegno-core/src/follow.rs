@@ -116,6 +116,7 @@ impl AgentState {
     /// as it was then.
     pub fn replace(&mut self, id: OperationId, outcome: Outcome) -> Result<(), ResumeError> {
         let outcome = outcome.bounded();
+        let waited = self.waits(id);
         let join = self.join(id)?;
         let pending =
             find(&mut join.operations, id).ok_or(ResumeError::UnknownOperation { operation: id })?;
@@ -132,7 +133,7 @@ impl AgentState {
         join.drop_parts(id);
         join.settle(id, outcome);
         if was_open {
-            self.arrived(id);
+            self.arrived(id, waited);
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ use crate::canonical::print_json;
 use crate::event::{Answer, Event, Failure, FailureCode, MAX_DEPTH, News, Outcome, Signal, depth};
 use crate::id::{OperationId, Timestamp};
 use crate::join::{Join, find};
-use crate::live::{Arrival, LiveNews};
+use crate::live::{Arrival, LiveNews, Waits};
 use crate::operation::{Gate, GateState, Operation, Request, ToolCall, ToolInput};
 use crate::reply::Validation;
 use crate::state::{AgentState, Phase};
@@ -98,6 +98,7 @@ impl AgentState {
             News::Signalled(_) | News::Live(_) => None,
         };
         let was_open = about.is_some_and(|id| self.lacks_outcome(id));
+        let waited = about.and_then(|id| self.waits(id));
         match news {
             News::Outcome { operation, outcome } => self.take_outcome(operation, outcome)?,
             News::Gated { operation, gate } => self.take_gate(operation, gate)?,
@@ -107,7 +108,7 @@ impl AgentState {
         }
         self.now = self.now.max(at);
         if let Some(operation) = about.filter(|_| was_open) {
-            self.arrived(operation);
+            self.arrived(operation, waited);
         }
         Ok(())
     }
@@ -142,8 +143,14 @@ impl AgentState {
         self.pending().iter().any(|pending| pending.operation.id == id && pending.outcome.is_none())
     }
 
-    /// Notes in a call that an operation has its outcome, or waits at a gate.
-    pub(crate) fn arrived(&mut self, id: OperationId) {
+    /// What an operation waits at, if it does.
+    pub(crate) fn waits(&self, id: OperationId) -> Option<Waits> {
+        let mut pending = self.pending().iter();
+        pending.find(|pending| pending.operation.id == id).and_then(Waits::of)
+    }
+
+    /// Notes in a call that an operation has its outcome, or waits at a gate, and what it waited at before.
+    pub(crate) fn arrived(&mut self, id: OperationId, waited: Option<Waits>) {
         let at = self.now;
         let mut root = id;
         while let Some(above) = self.parent_of(root) {
@@ -154,12 +161,14 @@ impl AgentState {
         let arrival = match (&pending.outcome, &pending.operation.gate) {
             (Some(_), _) if root == id => Arrival::Settled(id),
             (Some(_), _) => Arrival::Part(id),
-            (None, GateState::Waiting(_)) => Arrival::Gated(root),
+            (None, GateState::Waiting(_)) => Arrival::Gated(id),
             (None, GateState::Answered) => Arrival::Answered(id),
             (None, GateState::Open) => return,
         };
+        let passed = waited.map(|Waits { in_doubt }| Arrival::Passed { operation: id, in_doubt });
+        let passed = passed.filter(|_| !matches!(arrival, Arrival::Gated(_)));
         if let Some(live) = self.live_mut() {
-            live.arrivals.push((at, arrival));
+            live.arrivals.extend(passed.into_iter().chain([arrival]).map(|arrival| (at, arrival)));
         }
     }
 

@@ -70,9 +70,16 @@ const OUT_OF_REACH: [RecordKind; 5] = [
 ];
 
 /// What happens in calls.
-const CALLS: [&str; 16] = [
+const CALLS: [&str; 23] = [
     "begins",
     "another process attaches",
+    "a worker takes it over",
+    "is let go of",
+    "goes on without a process",
+    "a tool is asked for while no process carries the call",
+    "was over before another process attaches",
+    "its carrier has given up",
+    "responses overlap",
     "a command comes again",
     "busy",
     "the result follows",
@@ -128,6 +135,7 @@ fn expected() -> Vec<(&'static str, String)> {
     add("action", &ACTIONS);
     add("answer", &ANSWERS);
     add("call", &CALLS);
+    add("surface", &["script", "telephone", "duplex", "media"]);
     add("verify", &["happened", "not happened", "unknown"]);
     add("fault", Faults::names());
     add("store", &["memory", "sqlite"]);

@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use dalsegno_core::{
-    CallRequest, CommandKind, EndedBy, LiveCommand, LiveNews, OperationId, ResponseEnd, RunId,
+    CallRequest, CommandKind, EndedBy, LiveCommand, LiveNews, OperationId, ResponseEnd, RunId, Surface,
 };
 use serde_json::json;
+use tokio::time::Instant;
 
 use crate::random::Random;
 use crate::workspace::{KEPT, SHOP, TOOLS};
@@ -22,23 +23,40 @@ const DID_NOTHING: [&str; 6] =
 /// Most bytes of an output.
 const OUTPUT_MAX: usize = 16 * 1_024;
 
+/// The same, where the live model hears while it speaks.
+const DUPLEX_OUTPUT_MAX: usize = 6 * 1_024;
+
+/// Responses under way at once, where the live model hears while it speaks.
+const TOGETHER: usize = 2;
+
+/// How long a carrier's call rings for a process before its caller gives up.
+const LEFT: Duration = Duration::from_secs(15);
+
 /// One call, at the provider.
 pub(crate) struct LiveSession {
     /// The number of the call.
     pub(crate) number: usize,
     /// Its run, once it has one.
     pub(crate) run: Option<RunId>,
+    /// How its caller speaks with it.
+    pub(crate) surface: Surface,
     /// A process carries it.
     pub(crate) carried: bool,
+    /// How many processes have carried it: one that is followed by another carries nothing any more.
+    pub(crate) turn_of: u32,
+    /// Since when no process has carried it.
+    left_since: Instant,
     /// Neither side says anything of its own accord any more.
     pub(crate) quiet: bool,
     pub(crate) over: bool,
     random: Random,
+    /// It was answered, if it is one that rings.
+    accepted: bool,
     begun: bool,
     /// The connection is lost, and the process that carries the call knows it.
     lost: bool,
     outbound: VecDeque<LiveNews>,
-    active: Option<Active>,
+    active: Vec<Active>,
     /// The command by which the model is to speak next.
     due: Option<OperationId>,
     /// The caller has had a turn, and waits for an answer.
@@ -54,6 +72,17 @@ pub(crate) struct LiveSession {
     last: Option<String>,
 }
 
+/// How callers speak with live models, as often as it says.
+const SURFACES: [Surface; 7] = [
+    Surface::Script,
+    Surface::Script,
+    Surface::Telephone,
+    Surface::Telephone,
+    Surface::Duplex,
+    Surface::Duplex,
+    Surface::Media,
+];
+
 /// A response that is under way.
 struct Active {
     response: String,
@@ -61,6 +90,8 @@ struct Active {
     ours: Option<OperationId>,
     /// The process that carries the call may not know of it.
     is_unknown: bool,
+    /// It was told to the process that carries the call that it has begun.
+    is_told: bool,
     /// Tools that it asks for still.
     asks: usize,
     /// The calls whose outputs it has read.
@@ -94,14 +125,18 @@ impl LiveSession {
         Self {
             number,
             run: None,
+            surface: Random::new(seed, &format!("surface {number}")).pick(&SURFACES),
             carried: false,
+            turn_of: 0,
+            left_since: Instant::now(),
             quiet: false,
             over: false,
             random: Random::new(seed, &format!("session {number}")),
+            accepted: false,
             begun: false,
             lost: false,
             outbound: VecDeque::new(),
-            active: None,
+            active: Vec::new(),
             due: None,
             turn: false,
             speaks: false,
@@ -114,23 +149,73 @@ impl LiveSession {
         }
     }
 
-    /// A process begins to carry the call.
-    pub(crate) fn attach(&mut self, run: RunId) {
+    /// A process begins to carry the call. Returns the number of its turn.
+    pub(crate) fn attach(&mut self, run: RunId, world: &World) -> u32 {
+        self.turn_of += 1;
+        if self.surface.outlives_its_process() {
+            world.judge(|guarantees| guarantees.outlives(run));
+        }
         self.carried = true;
         self.run = Some(run);
-        if self.begun {
-            self.outbound.push_back(LiveNews::Attached);
+        self.lost = false;
+        self.outbound.clear();
+        if self.over {
+            // Whoever asks for it is told so.
+            world.count("call", "was over before another process attaches");
+            self.say(LiveNews::Ended { by: EndedBy::Caller, reason: "hung up".to_owned() });
+        } else if self.begun {
+            self.say(LiveNews::Attached);
+        }
+        self.turn_of
+    }
+
+    /// The process that carried the call is gone, or has let go of it. What it was not told is lost.
+    pub(crate) fn detach(&mut self) {
+        self.carried = false;
+        self.left_since = Instant::now();
+        self.lost = false;
+        self.outbound.clear();
+        self.break_off();
+    }
+
+    /// The connection between the process and the live model is gone.
+    fn break_off(&mut self) {
+        for active in &mut self.active {
+            active.is_unknown = true;
+            active.is_told &= !self.surface.outlives_its_process();
+        }
+        if self.surface.outlives_its_process() {
+            // What is told after the end of a response is told over the same connection.
+            self.last = None;
+        }
+        if self.surface == Surface::Media {
+            // The next process has a session of its own with the live model.
+            self.active.clear();
+            self.due = None;
         }
     }
 
-    /// The process that carried the call is gone. What it was not told is lost.
-    pub(crate) fn detach(&mut self) {
-        self.carried = false;
-        self.lost = false;
-        self.outbound.clear();
-        if let Some(active) = &mut self.active {
-            active.is_unknown = true;
+    /// Says whether the caller and the live model hear each other without this process.
+    pub(crate) fn goes_on_alone(&self) -> bool {
+        self.surface.is_answered() && self.begun && !self.carried && !self.over
+    }
+
+    /// Says whether a process that takes over the run may have the call.
+    pub(crate) fn has_line(&self) -> bool {
+        match self.surface {
+            Surface::Media => self.is_left(),
+            surface => surface.is_answered(),
         }
+    }
+
+    /// Says whether the carrier has asked no process for so long that its call has to be over.
+    pub(crate) fn is_left(&self) -> bool {
+        !self.carried && self.left_since.elapsed() > LEFT
+    }
+
+    /// Says whether it is a good moment to let go of the call.
+    pub(crate) fn is_between(&self) -> bool {
+        self.outbound.is_empty() && self.active.is_empty() && self.due.is_none()
     }
 
     pub(crate) fn next_news(&mut self) -> Option<LiveNews> {
@@ -147,7 +232,13 @@ impl LiveSession {
     }
 
     fn say(&mut self, news: LiveNews) {
-        self.outbound.push_back(news);
+        if self.carried {
+            self.outbound.push_back(news);
+        }
+    }
+
+    fn is_duplex(&self) -> bool {
+        self.surface == Surface::Duplex
     }
 
     /// Takes a command, and writes down what it says.
@@ -165,15 +256,25 @@ impl LiveSession {
                 broken(format!("command {id} is sent again, and says something else"));
             }
             world.count("call", "a command comes again");
-            return self.say(LiveNews::Taken { command: id });
+            if self.due != Some(id) || !self.is_duplex() {
+                self.say(LiveNews::Taken { command: id });
+            }
+            return;
         }
         match &command.kind {
             CommandKind::Respond { .. } => {
-                let active = self.active.as_ref();
-                if active.is_some_and(|active| active.ours.is_some() && !active.is_unknown) {
+                if self.is_duplex() {
+                    // It is taken when the response begins, once none is under way.
+                    if self.due.replace(id).is_some() {
+                        broken("a response is asked for while another one is due".to_owned());
+                    }
+                    self.commands.insert(id, command.kind.clone());
+                    return;
+                }
+                if self.active.iter().any(|active| active.ours.is_some() && !active.is_unknown) {
                     broken("two responses are asked for at once".to_owned());
                 }
-                if active.is_some() || self.due.is_some() || self.turn {
+                if !self.active.is_empty() || self.due.is_some() || self.turn {
                     world.count("call", "busy");
                     let (code, message) = ("busy".to_owned(), "a response is active".to_owned());
                     return self.say(LiveNews::Refused { command: id, code, message });
@@ -181,7 +282,8 @@ impl LiveSession {
                 self.due = Some(id);
             }
             CommandKind::Output { call_id, content } => {
-                if content.len() > OUTPUT_MAX {
+                let most = if self.is_duplex() { DUPLEX_OUTPUT_MAX } else { OUTPUT_MAX };
+                if content.len() > most {
                     broken(format!("the output of {call_id} has {} bytes", content.len()));
                 }
                 if let Some(run) = run {
@@ -200,12 +302,21 @@ impl LiveSession {
                 }
             }
             CommandKind::Note { .. } => self.notes += 1,
-            CommandKind::Session { .. } | CommandKind::Answer { .. } => {}
+            CommandKind::Session { .. } => {
+                if self.surface.is_answered() {
+                    broken("a call that rings is not answered".to_owned());
+                }
+            }
+            CommandKind::Answer { .. } => {
+                if !self.surface.is_answered() || std::mem::replace(&mut self.accepted, true) {
+                    broken("it is answered, and does not ring".to_owned());
+                }
+            }
             CommandKind::Close { reason } => {
                 world.count("call", "the agent ends it");
                 let reason = reason.clone();
                 self.say(LiveNews::Taken { command: id });
-                self.end(EndedBy::Agent, &reason);
+                self.end(EndedBy::Agent, &reason, world);
                 return;
             }
         }
@@ -213,15 +324,18 @@ impl LiveSession {
         self.say(LiveNews::Taken { command: id });
     }
 
-    fn end(&mut self, by: EndedBy, reason: &str) {
+    fn end(&mut self, by: EndedBy, reason: &str, world: &World) {
         self.over = true;
+        if let Some(run) = self.run {
+            world.judge(|guarantees| guarantees.is_put_down(run));
+        }
         self.say(LiveNews::Ended { by, reason: reason.to_owned() });
     }
 
     /// The caller hangs up.
-    pub(crate) fn hang_up(&mut self) {
+    pub(crate) fn hang_up(&mut self, world: &World) {
         if !self.over {
-            self.end(EndedBy::Caller, "hung up");
+            self.end(EndedBy::Caller, "hung up", world);
         }
     }
 
@@ -236,11 +350,21 @@ impl LiveSession {
             return self.say(LiveNews::Attached);
         }
         if !self.begun {
+            if self.surface.is_answered() && !self.accepted {
+                // Who rings for long hangs up.
+                if self.happened > PATIENCE {
+                    self.hang_up(world);
+                }
+                return;
+            }
             self.begun = true;
             return self.say(LiveNews::Connected);
         }
-        if self.active.is_some() {
-            return self.respond(world);
+        if self.is_duplex() {
+            return self.go_on_duplex(world);
+        }
+        if !self.active.is_empty() {
+            return self.respond(0, world);
         }
         if let Some(command) = self.due.take() {
             return self.begin(Some(command));
@@ -250,14 +374,60 @@ impl LiveSession {
         }
         if std::mem::take(&mut self.speaks) {
             self.turn = true;
-            self.say(LiveNews::SpeechStopped);
-            return self.say(LiveNews::Heard { text: "a word of the caller".to_owned() });
+            return self.words_of_caller();
         }
+        self.something_else(world);
+    }
+
+    /// One thing happens with a live model that hears while it speaks: nothing waits for the end of anything, but for a wish.
+    fn go_on_duplex(&mut self, world: &World) {
+        let open = |asked: &Asked| asked.output == Output::None && !asked.withdrawn;
+        if self.active.is_empty()
+            && !self.asked.iter().any(open)
+            && let Some(command) = self.due.take()
+        {
+            self.say(LiveNews::Taken { command });
+            return self.begin(Some(command));
+        }
+        match self.random.below(10) {
+            0..5 if !self.active.is_empty() => {
+                let place = self.random.below(self.active.len());
+                self.respond(place, world);
+            }
+            5..7 if self.turn && self.active.len() < TOGETHER => {
+                if !self.active.is_empty() {
+                    world.count("call", "responses overlap");
+                }
+                self.turn = false;
+                self.begin(None);
+            }
+            7..9 if self.speaks => {
+                self.speaks = false;
+                self.turn = true;
+                self.words_of_caller();
+            }
+            9 if self.responses > 0 => {
+                let response = format!("response-{}", self.responses);
+                self.say(LiveNews::Said { text: "a word of the model".to_owned(), heard_ms: None });
+                self.say(LiveNews::Played { response });
+            }
+            _ if self.quiet && !self.active.is_empty() => self.respond(0, world),
+            _ => self.something_else(world),
+        }
+    }
+
+    fn words_of_caller(&mut self) {
+        self.say(LiveNews::SpeechStopped);
+        self.say(LiveNews::Heard { text: "a word of the caller".to_owned() });
+    }
+
+    /// What the caller or the connection does of its own accord.
+    fn something_else(&mut self, world: &World) {
         if self.quiet {
             return;
         }
         if self.happened > PATIENCE {
-            return self.hang_up();
+            return self.hang_up(world);
         }
         match self.random.below(40) {
             0..18 => {
@@ -268,18 +438,14 @@ impl LiveSession {
                 let digit = self.random.pick(&['1', '5', '#']);
                 self.say(LiveNews::Digit { digit });
             }
-            20..22 => {
+            20..22 if self.carried => {
                 world.count("call", "the connection is lost");
-                self.lost = true;
-                if let Some(active) = &mut self.active {
-                    active.is_unknown = true;
-                }
-                self.say(LiveNews::Lost { reason: "the line went dead".to_owned() });
+                self.lose();
             }
             22 => self.withdraw(world),
             23 => {
                 world.count("call", "the caller hangs up");
-                self.hang_up();
+                self.hang_up(world);
             }
             24 => {
                 // A call of the response that has ended comes after its end.
@@ -288,12 +454,20 @@ impl LiveSession {
                 }
             }
             25 => {
-                if let Some(command) = self.commands.keys().next_back().copied() {
+                let last = self.commands.keys().next_back().copied();
+                if let Some(command) = last.filter(|command| self.due != Some(*command)) {
                     self.say(LiveNews::Taken { command });
                 }
             }
             _ => {}
         }
+    }
+
+    /// The connection is lost, and the process that carries the call knows it.
+    fn lose(&mut self) {
+        self.lost = true;
+        self.break_off();
+        self.say(LiveNews::Lost { reason: "the line went dead".to_owned() });
     }
 
     /// The provider takes a call out of the conversation.
@@ -322,31 +496,33 @@ impl LiveSession {
             _ => true,
         };
         let asks = if tools && !self.quiet { self.random.pick(&[0, 0, 1, 1, 2, 4]) } else { 0 };
-        let is_unknown = false;
-        self.active = Some(Active { response: response.clone(), ours, is_unknown, asks, reads });
-        self.say(LiveNews::ResponseBegan { response, command: ours });
+        let is_told = self.carried;
+        let (is_unknown, told) = (false, response.clone());
+        self.active.push(Active { response, ours, is_unknown, is_told, asks, reads });
+        self.say(LiveNews::ResponseBegan { response: told, command: ours });
     }
 
-    /// The response that is active continues.
-    fn respond(&mut self, world: &World) {
-        let Some(mut active) = self.active.take() else { return };
+    /// A response that is under way continues.
+    fn respond(&mut self, place: usize, world: &World) {
+        let mut active = self.active.remove(place);
         if active.asks > 0 && !self.random.chance(100) {
             active.asks -= 1;
+            if !active.is_told && self.carried {
+                self.first_sign(&mut active);
+            }
             let response = active.response.clone();
-            self.active = Some(active);
+            self.active.insert(place, active);
             return self.ask(&response, world);
         }
         let end = match self.random.below(20) {
             _ if self.quiet => ResponseEnd::Completed,
             0..4 => ResponseEnd::Interrupted,
             4 => ResponseEnd::Failed,
-            5 => {
+            5 if self.carried => {
                 // The connection is lost in the middle of it.
                 world.count("call", "the connection is lost in a response");
-                self.lost = true;
-                active.is_unknown = true;
-                self.active = Some(active);
-                return self.say(LiveNews::Lost { reason: "the line went dead".to_owned() });
+                self.active.insert(place, active);
+                return self.lose();
             }
             _ => ResponseEnd::Completed,
         };
@@ -360,7 +536,7 @@ impl LiveSession {
                 for asked in self.asked.iter_mut().filter(|asked| active.reads.contains(&asked.call_id)) {
                     asked.output = Output::Heard;
                 }
-                self.last = Some(response.clone());
+                self.last = Some(response.clone()).filter(|_| self.carried);
             }
             ResponseEnd::Interrupted => {
                 world.count("call", "a response is interrupted");
@@ -368,6 +544,10 @@ impl LiveSession {
                 self.say(LiveNews::SpeechStarted);
             }
             ResponseEnd::Failed => world.count("call", "a response fails"),
+        }
+        if !active.is_told {
+            // Nobody who carries the call knows of it.
+            return;
         }
         let heard_ms = (end == ResponseEnd::Interrupted).then_some(100);
         self.say(LiveNews::Said { text: "a word of the model".to_owned(), heard_ms });
@@ -382,8 +562,21 @@ impl LiveSession {
         }
     }
 
+    /// A process that was not told of the beginning of a response notices it by a call of it.
+    fn first_sign(&mut self, active: &mut Active) {
+        active.is_told = true;
+        if self.is_duplex() {
+            // Its name comes with its end.
+            active.response = format!("of-{}", active.response);
+        }
+        self.say(LiveNews::ResponseBegan { response: active.response.clone(), command: None });
+    }
+
     /// The model asks for a tool: often for one that it has no result of yet.
     fn ask(&mut self, response: &str, world: &World) {
+        if !self.carried {
+            world.count("call", "a tool is asked for while no process carries the call");
+        }
         let number = self.asked.len() + 1;
         let notes = self.notes;
         let may_repeat = |asked: &&Asked| match asked.output {
@@ -417,8 +610,14 @@ impl LiveSession {
         } else {
             format!("call-{number}")
         };
-        if self.asked.iter().any(|asked| asked.call_id == call_id) {
+        let (mut tool, mut arguments) = (tool, arguments);
+        if let Some(asked) = self.asked.iter().find(|asked| asked.call_id == call_id) {
             world.count("call", "a call id comes again");
+            let is_known = |run| world.judge(|guarantees| guarantees.knows_call(run, &call_id));
+            if !self.run.is_some_and(is_known) {
+                // It never came to the journal: it is what it was.
+                (tool, arguments) = (asked.tool, asked.arguments.clone());
+            }
         } else {
             if let Some(run) = self.run {
                 world.judge(|guarantees| guarantees.asks(run, &call_id, tool, &arguments, response));

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::path::Path;
-use std::time::Duration;
+use std::fs::File;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use dalsegno_core::{EffectClass, OnIndeterminate};
 use serde_json::json;
@@ -235,12 +237,12 @@ impl Plan {
     /// Writes the files.
     pub(crate) fn write(&self, root: &Path) -> std::io::Result<()> {
         std::fs::create_dir_all(root.join("agents"))?;
-        std::fs::write(root.join("dalsegno.toml"), &self.settings)?;
+        write(root.join("dalsegno.toml"), &self.settings)?;
         for (name, text) in &self.agents {
-            std::fs::write(root.join(format!("agents/{name}.toml")), text)?;
+            write(root.join(format!("agents/{name}.toml")), text)?;
         }
         std::fs::create_dir_all(root.join("tools"))?;
-        std::fs::write(root.join("tools/shop.json"), &self.toolkit)?;
+        write(root.join("tools/shop.json"), &self.toolkit)?;
         std::fs::create_dir_all(root.join("tenants"))?;
         for tenant in TENANTS {
             let mut text = format!("name = \"{tenant}\"\negress = [\"{ORIGIN}\"]\n");
@@ -249,7 +251,7 @@ impl Plan {
                 let _ = write!(text, "time_zone = \"{zone}\"\n[budget]\nmax_cost_usd_per_day = {most}\n");
             }
             let _ = write!(text, "[tools.shop]\nsecrets = {{ token = {{ store = \"{SECRET_NAME}\" }} }}\n");
-            std::fs::write(root.join(format!("tenants/{tenant}.toml")), text)?;
+            write(root.join(format!("tenants/{tenant}.toml")), &text)?;
         }
         Ok(())
     }
@@ -467,6 +469,13 @@ impl Plan {
         }
         self.agents.insert(name.to_owned(), text);
     }
+}
+
+/// Writes a file as of a minute ago: one that was written just now would be read again at each look for changes.
+fn write(path: PathBuf, text: &str) -> std::io::Result<()> {
+    let mut file = File::create(path)?;
+    file.write_all(text.as_bytes())?;
+    file.set_modified(SystemTime::now() - Duration::from_secs(60))
 }
 
 /// What may be spent in the world of a seed: in many there is no budget.

@@ -3,8 +3,11 @@
 
 use dalsegno_testkit::{Counts, Coverage, Faults, Report, Simulation, VirtualClock};
 
-/// Histories that every change is checked with: less than two minutes of two processors, without optimisation.
-const SEEDS: u64 = 100;
+/// Histories that every change is checked with. `cargo xtask sim --seeds 10000` has more.
+const SEEDS: u64 = 70;
+
+/// Histories that are made a second time: they must be the same.
+const AGAIN: u64 = 6;
 
 /// The histories of all seeds, on all processors.
 fn histories() -> Vec<Report> {
@@ -20,11 +23,21 @@ fn histories() -> Vec<Report> {
 }
 
 #[test]
-fn every_promise_holds_in_all_histories() {
+fn every_promise_holds_in_all_histories_and_a_seed_gives_the_same_one_again() {
     let mut counts = Counts::default();
     let mut coverage = Coverage::default();
     let mut broken = Vec::new();
-    for report in histories() {
+    let histories = histories();
+    for one in histories.iter().filter(|one| one.seed <= AGAIN) {
+        let other = Simulation::new(one.seed).run().unwrap();
+        // The first line that differs says more than two histories.
+        for (left, right) in one.history.lines().zip(other.history.lines()) {
+            assert_eq!(left, right, "seed {}", one.seed);
+        }
+        assert_eq!(*one, other, "seed {}", one.seed);
+        assert!(one.history.lines().count() > 20, "{}", one.history);
+    }
+    for report in histories {
         counts.add(&report.counts);
         coverage.add(&report.coverage);
         if !report.violations.is_empty() {
@@ -47,22 +60,8 @@ fn every_promise_holds_in_all_histories() {
 }
 
 #[test]
-fn a_seed_gives_the_same_history_byte_for_byte() {
-    // Each of them twice: every promise is held against more.
-    for seed in 1..=8 {
-        let (one, other) = (Simulation::new(seed).run().unwrap(), Simulation::new(seed).run().unwrap());
-        // The first line that differs says more than two histories.
-        for (left, right) in one.history.lines().zip(other.history.lines()) {
-            assert_eq!(left, right, "seed {seed}");
-        }
-        assert_eq!(one, other, "seed {seed}");
-        assert!(one.history.lines().count() > 20, "{}", one.history);
-    }
-}
-
-#[test]
 fn without_faults_no_process_dies_and_nothing_is_in_doubt() {
-    for seed in 1..=10 {
+    for seed in 1..=8 {
         let report = Simulation::new(seed).with_faults(Faults::NONE).run().unwrap();
         assert!(report.violations.is_empty(), "{report}");
         // Two processes are stopped before the last two begin; others are told to stop.

@@ -22,8 +22,16 @@ pub(crate) fn command(program: impl AsRef<OsStr>) -> Command {
 }
 
 /// Returns a command for the cargo that started this program.
+///
+/// What Cargo told this program about its own package is left out: some libraries are compiled anew when it changes, and with them
+/// all that depends on them. So `cargo xtask test` and `cargo test` share their builds.
 pub(crate) fn cargo() -> Command {
-    command(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+    let mut command = command(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let told = |name: &str| name.starts_with("CARGO_MANIFEST_") || name.starts_with("CARGO_PKG_");
+    for (name, _) in env::vars_os().filter(|(name, _)| name.to_str().is_some_and(told)) {
+        command.env_remove(name);
+    }
+    command
 }
 
 /// Runs a command to its end. It reads nothing, and writes where this program writes.

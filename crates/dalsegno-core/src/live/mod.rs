@@ -6,5 +6,5 @@ mod state;
 
 pub use command::{CommandKind, LiveCommand};
 pub use news::{AudioTokens, EndedBy, LiveNews, LiveTokens, ResponseEnd, Surface, TEXT_BYTES_MAX};
-pub(crate) use state::{Answered, Arrival, Digits, HangsUp, Line, Over, Stage, Work};
+pub(crate) use state::{Answered, Arrival, Digits, HangsUp, Line, Over, Stage, Talk, Waits, Work};
 pub use state::{Live, LiveCall};

@@ -10,7 +10,7 @@ use super::news::{EndedBy, LiveNews, ResponseEnd};
 use crate::canonical::Digest;
 use crate::id::{OperationId, Timestamp};
 use crate::join::{Join, Pending, Then};
-use crate::operation::{GateState, Request, Terms};
+use crate::operation::{Gate, GateState, Request, Terms};
 use crate::response::RunError;
 use crate::state::{AgentState, Phase};
 
@@ -92,8 +92,32 @@ pub(crate) enum Arrival {
     Part(OperationId),
     /// An operation waits at a gate.
     Gated(OperationId),
+    /// An operation waits at its gate no more.
+    Passed {
+        operation: OperationId,
+        in_doubt: bool,
+    },
     /// A person answered at an operation's gate, and it may continue.
     Answered(OperationId),
+}
+
+/// An operation waits at a gate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Waits {
+    /// It is not known whether it took place.
+    pub(crate) in_doubt: bool,
+}
+
+impl Waits {
+    /// What an operation waits at, if it does.
+    pub(crate) fn of(pending: &Pending) -> Option<Self> {
+        match &pending.operation.gate {
+            GateState::Waiting(gate) if pending.outcome.is_none() => {
+                Some(Self { in_doubt: matches!(gate, Gate::InDoubt { .. }) })
+            }
+            GateState::Waiting(_) | GateState::Open | GateState::Answered => None,
+        }
+    }
 }
 
 /// One call of a tool by the live model.
@@ -161,8 +185,11 @@ pub(crate) enum Stage {
 /// Who speaks.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Talk {
-    /// The response that is active, and its number.
+    /// The response that is active, and its number: the last that began, where several are.
     pub(crate) active: Option<(String, u64)>,
+    /// The others that are active, where the live model leaves work to several at once; the first one first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) beside: Vec<(String, u64)>,
     /// The response that ended last: a call of it may come after it.
     pub(crate) ended: Option<(String, ResponseEnd)>,
     /// How many responses have begun.
@@ -331,6 +358,19 @@ impl Live {
     pub(crate) fn has_not_looked_at(&self, operation: OperationId) -> bool {
         let of_it = [Arrival::Part(operation), Arrival::Answered(operation)];
         self.arrivals.iter().any(|(_, arrival)| of_it.contains(arrival))
+    }
+
+    /// The gate at which an operation waits as far as steps have looked: what comes next must not depend on how much has come since.
+    pub(crate) fn gate_of(&self, pending: &Pending) -> Option<Waits> {
+        let id = pending.operation.id;
+        let change = self.arrivals.iter().find_map(|(_, arrival)| match arrival {
+            Arrival::Gated(operation) if *operation == id => Some(None),
+            Arrival::Passed { operation, in_doubt } if *operation == id => {
+                Some(Some(Waits { in_doubt: *in_doubt }))
+            }
+            _ => None,
+        });
+        change.unwrap_or_else(|| Waits::of(pending))
     }
 
     /// Says whether more news may wait for a step.

@@ -454,3 +454,42 @@ fn the_agent_speaks_first_where_it_has_a_greeting() {
     call.tell(LiveNews::Connected);
     assert_eq!(responds_last(&call), (Some("Greet default.".to_owned()), false));
 }
+
+#[test]
+fn a_response_that_began_before_a_result_has_not_read_it_though_another_one_began_after_it() {
+    let mut call = Call::on(Surface::Duplex, config());
+    call.take_all();
+    call.tell(LiveNews::Connected);
+    call.began("one");
+    call.calls("two", "c1", "book.send", 1);
+    let sent = call.operations[0].id;
+    call.returns(sent, json!("sent"));
+    call.take_all();
+    call.asks("one", "c2", "book.find", 2);
+    call.returns(call.operations[1].id, json!("found"));
+    call.take_all();
+    call.ended("one", ResponseEnd::Completed);
+    // The model has read no more of it than that it was asked for.
+    call.calls("three", "c3", "book.send", 1);
+    assert_eq!(call.operations.len(), 2, "{:?}", call.operations);
+    assert_eq!(call.outputs("c3"), call.outputs("c1"));
+    // From here on it has.
+    call.take_all();
+    call.calls_nothing("four");
+    call.calls("five", "c4", "book.send", 1);
+    assert_eq!(call.operations.len(), 3);
+}
+
+#[test]
+fn a_wish_to_speak_waits_until_no_response_is_under_way() {
+    let mut call = Call::on(Surface::Duplex, config());
+    call.take_all();
+    call.tell(LiveNews::Connected);
+    call.began("one");
+    call.calls("two", "c1", "book.send", 1);
+    call.returns(call.operations[0].id, json!("sent"));
+    call.take_all();
+    assert_eq!(call.responds(), 0, "the first response goes on");
+    call.ended("one", ResponseEnd::Completed);
+    assert_eq!(call.responds(), 1);
+}

@@ -39,25 +39,34 @@ pub(crate) struct Held {
     price: Price,
 }
 
+/// What takes the place of what was set aside for an attempt, now that its end is known.
+pub(crate) struct Settlement {
+    held: Held,
+    spent_nano_usd: u64,
+}
+
 impl Held {
-    /// The attempt brought a reply, which cost something.
-    pub(crate) async fn replied(self, reply: &ModelReply) {
+    /// The attempt brought a reply, which cost something. None if that is all that was set aside.
+    pub(crate) fn replied(self, reply: &ModelReply) -> Option<Settlement> {
         // A reply that no provider counted costs what was set aside: an estimate may be too low.
-        if !reply.estimated && (reply.input_tokens, reply.output_tokens) != (0, 0) {
-            let spent = self.price.nano_usd(reply.input_tokens, reply.output_tokens, &reply.details);
-            self.settle(spent).await;
+        if reply.estimated || (reply.input_tokens, reply.output_tokens) == (0, 0) {
+            return None;
         }
+        let spent_nano_usd = self.price.nano_usd(reply.input_tokens, reply.output_tokens, &reply.details);
+        Some(Settlement { held: self, spent_nano_usd })
     }
 
-    /// The attempt brought no reply.
-    pub(crate) async fn failed(self, received: Received) {
-        if received == Received::No {
-            self.settle(0).await;
-        }
+    /// The attempt brought no reply. None if all that was set aside may have been spent.
+    pub(crate) fn failed(self, received: Received) -> Option<Settlement> {
+        (received == Received::No).then_some(Settlement { held: self, spent_nano_usd: 0 })
     }
+}
 
-    async fn settle(self, spent: u64) {
-        if let Err(error) = self.store.settle(&self.allowances, self.nano_usd, spent).await {
+impl Settlement {
+    /// Writes down what was spent. To be done once for what was set aside once.
+    pub(crate) async fn settle(self) {
+        let Self { held, spent_nano_usd } = self;
+        if let Err(error) = held.store.settle(&held.allowances, held.nano_usd, spent_nano_usd).await {
             tracing::warn!(
                 error = describe(&error),
                 "what a model call cost is not in the budget: it counts with the most that it could cost"

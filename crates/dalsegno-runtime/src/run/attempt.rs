@@ -252,11 +252,12 @@ impl Attempt {
         };
         let reply = model.complete(&request, &sink).await;
         sink.finish();
-        if let Some(held) = held {
-            match &reply {
-                Ok(reply) => held.replied(reply).await,
-                Err(error) => held.failed(received(error.kind)).await,
-            }
+        let settlement = held.and_then(|held| match &reply {
+            Ok(reply) => held.replied(reply),
+            Err(error) => held.failed(received(error.kind)),
+        });
+        if let Some(settlement) = settlement {
+            settlement.settle().await;
         }
         reply.map(|reply| replied(&request, reply)).map_err(no_reply)
     }

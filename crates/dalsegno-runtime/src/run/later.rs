@@ -38,7 +38,9 @@ impl Attempt {
                     }
                 }
                 Err(error) => {
-                    settle(held, received(error.kind)).await;
+                    if let Some(settlement) = held.and_then(|held| held.failed(received(error.kind))) {
+                        settlement.settle().await;
+                    }
                     Err(no_reply(error))
                 }
             };
@@ -55,13 +57,11 @@ impl Attempt {
         let age = Duration::from_millis(self.context.ports.now().as_millis().saturating_sub(since));
         let (ended, wished) = match collected {
             Ok(Some(reply)) => {
-                if let Some(held) = held {
-                    held.replied(&reply).await;
-                }
+                line.owes(held.and_then(|held| held.replied(&reply)));
                 return Ok(replied(request, reply));
             }
             Err(LaterError::Ended(error)) => {
-                settle(held, received(error.kind)).await;
+                line.owes(held.and_then(|held| held.failed(received(error.kind))));
                 return Err(no_reply(error));
             }
             Ok(None) => ("the provider still works on it".to_owned(), None),
@@ -91,12 +91,6 @@ impl Attempt {
 /// When to ask again about a request of this age: a reply is found when a tenth of its time has passed again.
 fn pause(age: Duration) -> Duration {
     FIRST_PAUSE.max(age / 10)
-}
-
-async fn settle(held: Option<Held>, received: Received) {
-    if let Some(held) = held {
-        held.failed(received).await;
-    }
 }
 
 /// Tells the provider that the reply is not wanted any more. What it has done by then is paid for.

@@ -4,6 +4,7 @@
 //! about it for the first time, so that whoever goes on with the run, in another process as well, asks about the same
 //! task instead of calling the tool once more.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,6 +14,8 @@ use async_trait::async_trait;
 use dalsegno_core::{OperationId, Timestamp};
 use dalsegno_protocol::{Task, TaskOwner};
 use tokio::sync::{Notify, oneshot, watch};
+
+use crate::effects::budget::Settlement;
 
 /// What is to become of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,10 +50,11 @@ impl Written {
     }
 }
 
-/// The tasks that attempts of a run were told of and no record says yet.
+/// The tasks that attempts of a run were told of and no record says yet, and what is to be settled once their ends are written down.
 #[derive(Default)]
 pub(crate) struct Announcements {
     noted: Mutex<Vec<Announced>>,
+    owed: Mutex<BTreeMap<(OperationId, u32), Settlement>>,
     news: Notify,
 }
 
@@ -62,6 +66,12 @@ impl Announcements {
 
     pub(crate) fn take(&self) -> Vec<Announced> {
         std::mem::take(&mut *self.noted.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// What is to be settled once the end of an attempt is written down. A process that asked about the same task, and died before
+    /// it wrote anything, has settled nothing: what was set aside once is settled once.
+    pub(crate) fn owed(&self, operation: OperationId, attempt: u32) -> Option<Settlement> {
+        self.owed.lock().unwrap_or_else(PoisonError::into_inner).remove(&(operation, attempt))
     }
 
     /// Returns when there is something to take.
@@ -109,6 +119,14 @@ impl Line {
             server: server.to_owned(),
             wish: tasking.wish.clone(),
             is_written: Arc::new(AtomicBool::new(tasking.known.is_some())),
+        }
+    }
+
+    /// The task has ended, and this is to be settled once that is written down.
+    pub(crate) fn owes(&self, settlement: Option<Settlement>) {
+        if let Some(settlement) = settlement {
+            let mut owed = self.announcements.owed.lock().unwrap_or_else(PoisonError::into_inner);
+            owed.insert((self.operation, self.attempt), settlement);
         }
     }
 }

@@ -49,11 +49,14 @@ enum Looked {
 struct Batches {
     looks: Arc<Mutex<VecDeque<Looked>>>,
     log: Arc<Mutex<Vec<String>>>,
+    /// What happens while a reply is on its way.
+    meanwhile: Option<Arc<dyn Fn() + Send + Sync>>,
 }
 
 impl Batches {
     fn new(looks: impl IntoIterator<Item = Looked>) -> Self {
-        Self { looks: Arc::new(Mutex::new(looks.into_iter().collect())), log: Arc::default() }
+        let looks = Arc::new(Mutex::new(looks.into_iter().collect()));
+        Self { looks, ..Self::default() }
     }
 
     fn log(&self) -> Vec<String> {
@@ -96,6 +99,9 @@ impl Later for Batches {
             Looked::Busy => Err(LaterError::NotNow(error(ModelErrorKind::Unavailable))),
             Looked::Failed => Err(LaterError::Ended(error(ModelErrorKind::Refused))),
             Looked::Replied(text) => {
+                if let Some(meanwhile) = &self.meanwhile {
+                    meanwhile();
+                }
                 let mut reply = ModelReply::new(vec![ReplyPart::Text(text.to_owned())], StopReason::End);
                 (reply.input_tokens, reply.output_tokens) = (10, 5);
                 Ok(Some(reply))
@@ -232,6 +238,34 @@ async fn what_a_batch_may_cost_is_set_aside_once_until_its_reply_is_known() {
     assert_eq!(answer(&ended(&engine, run).await), "later");
     let expected = [50_000, 0];
     assert_eq!([spent(&engine, DAYS[0]).await, spent(&engine, DAYS[1]).await], expected, "five tokens");
+}
+
+#[tokio::test]
+async fn a_reply_that_two_processes_fetch_is_paid_for_once() {
+    let (world, clock) = (priced(), Hand::new());
+    let mut model = Batches::new([Looked::Replied("lost"), Looked::Replied("kept")]);
+    let engine = open(&world, &clock, &model).await;
+    let run = start_of_acme(&engine).await.run;
+    drop(engine);
+    // The process that fetches the reply cannot write it down, and ends.
+    let journal = world.path().join(".dalsegno/dalsegno.db");
+    let perform = move |sql: &str| rusqlite::Connection::open(&journal).unwrap().execute_batch(sql).unwrap();
+    let broken = perform.clone();
+    model.meanwhile = Some(Arc::new(move || {
+        broken("CREATE TRIGGER broken BEFORE INSERT ON record BEGIN SELECT RAISE(ABORT, 'broken'); END");
+    }));
+    clock.set(1);
+    let engine = open(&world, &clock, &model).await;
+    engine.resume(run, Vec::new()).await.unwrap().finish().await.unwrap_err();
+    drop(engine);
+    perform("DROP TRIGGER broken");
+    assert_eq!(spent(&open(&world, &clock, &model).await, DAYS[0]).await, 20_000_000);
+    model.meanwhile = None;
+    let engine = open(&world, &clock, &model).await;
+    work(&engine).await;
+    assert_eq!(answer(&ended(&engine, run).await), "kept");
+    assert_eq!(model.log(), ["submit 1", "look batch-1", "look batch-1"]);
+    assert_eq!(spent(&engine, DAYS[0]).await, 50_000, "five tokens");
 }
 
 #[tokio::test]

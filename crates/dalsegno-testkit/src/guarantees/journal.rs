@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use dalsegno_core::{Answer, EffectClass, FailureCode, Gate, OperationId, Outcome, RunId, Status};
+use dalsegno_core::{Answer, EffectClass, FailureCode, Gate, LiveNews, OperationId, Outcome, RunId, Status};
 use dalsegno_store::{AttemptCause, Body, Evidence, Message, NewRecord, Start, Started};
 
 use super::{Guarantees, KEYS_KEPT, Line, Op, Question, may_retry, talk::all_settled};
@@ -690,6 +690,10 @@ fn describe(line: &Line, record: &NewRecord) -> String {
             }
         },
         Body::Signalled { signal, .. } => format!("{signal:?}"),
+        Body::Conversed { news } => {
+            let kinds: Vec<&str> = news.iter().map(LiveNews::kind).collect();
+            kinds.join(", ")
+        }
         Body::Suspended { waiting_for, wake_at } => {
             format!("for {}, until {wake_at:?}", waiting_for.len())
         }

@@ -21,6 +21,10 @@ pub(crate) struct Talk {
     /// The command that gave each call its output.
     outputs: BTreeMap<String, OperationId>,
     over: bool,
+    /// Caller and live model go on without a process.
+    outlives: bool,
+    /// One of them has ended it.
+    hung_up: bool,
 }
 
 impl Guarantees {
@@ -45,6 +49,21 @@ impl Guarantees {
         let n = arguments["n"].as_i64().unwrap_or_default();
         let talk = self.talks.entry(run).or_default();
         talk.asked.insert(call_id.to_owned(), (tool.to_owned(), n, response.to_owned()));
+    }
+
+    /// A process carries a call that goes on without it.
+    pub(crate) fn outlives(&mut self, run: RunId) {
+        self.talks.entry(run).or_default().outlives = true;
+    }
+
+    /// Caller or agent end a call.
+    pub(crate) fn is_put_down(&mut self, run: RunId) {
+        self.talks.entry(run).or_default().hung_up = true;
+    }
+
+    /// Says whether a call of a tool has come to the journal.
+    pub(crate) fn knows_call(&self, run: RunId, call_id: &str) -> bool {
+        self.talks.get(&run).is_some_and(|talk| talk.recorded.contains(call_id))
     }
 
     /// The provider takes a call out of the conversation.
@@ -75,7 +94,15 @@ impl Guarantees {
 
     /// What is heard of a call is in its journal.
     pub(super) fn heard(&mut self, run: RunId, news: &[LiveNews]) {
+        let alias = self.name(run);
         let talk = self.talks.entry(run).or_default();
+        let is_open = talk.outlives && !talk.hung_up;
+        if let Some(LiveNews::Ended { reason, .. }) =
+            news.iter().find(|one| matches!(one, LiveNews::Ended { .. }))
+            && is_open
+        {
+            self.violations.push(format!("{alias} is over ({reason}), and nobody has hung up"));
+        }
         for one in news {
             self.coverage.count("news", one.kind());
             match one {

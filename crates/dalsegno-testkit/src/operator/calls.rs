@@ -1,9 +1,14 @@
 //! The callers: calls that a process carries, and another one when that has died.
 
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use dalsegno_core::{AgentRequest, CommandKind, LiveCommand, LiveNews, Surface};
-use dalsegno_runtime::{Conversation, StartOptions};
+use dalsegno_core::{AgentRequest, AgentState, CommandKind, LiveCommand, LiveNews, RunId, Surface};
+use dalsegno_runtime::{Conversation, NotTransferred, OpenCall, StartOptions, Stay, Switchboard};
+use dalsegno_tools::Transfer;
+use serde_json::json;
+use tokio::sync::{Notify, mpsc, watch};
 
 use super::{Machine, Operator};
 use crate::process::Process;
@@ -16,18 +21,84 @@ use crate::world::World;
 const CALLS: usize = 3;
 
 /// Longer than the model waits for any result: then each call of a tool has an output.
-const LISTENING: std::time::Duration = std::time::Duration::from_secs(120);
+const LISTENING: Duration = Duration::from_secs(120);
+
+/// How long the last call goes on before its caller says no more.
+const TALKING: Duration = Duration::from_secs(15);
+
+/// How long a process that is to let go of a call waits for a good moment.
+const LEAVING: Duration = Duration::from_secs(4);
+
+/// How often one looks whether a call goes on that no process carries.
+const ALONE: Duration = Duration::from_millis(700);
 
 /// A call that may be carried by one process after the other.
 #[derive(Clone)]
-pub(super) struct Line {
+struct Line {
     session: Arc<Mutex<LiveSession>>,
+    /// Nobody carries it any more.
+    left: Arc<Notify>,
     tenant: &'static str,
 }
 
 impl Line {
     fn look<T>(&self, look: impl FnOnce(&mut LiveSession) -> T) -> T {
         look(&mut self.session.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// All calls of a world.
+#[derive(Clone, Default)]
+pub(super) struct Lines(Arc<Mutex<Vec<Line>>>);
+
+impl Lines {
+    fn all(&self) -> Vec<Line> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn add(&self, line: Line) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+    }
+
+    /// The call of a request.
+    fn of(&self, request: &AgentRequest) -> Option<Line> {
+        let number = request.user.get("call")?.as_u64()?;
+        self.all().into_iter().find(|line| line.look(|session| session.number as u64) == number)
+    }
+}
+
+/// What a process has of the lines: whoever takes over the run of a call that goes on gets the call.
+pub(super) struct Exchange {
+    pub(super) world: Arc<World>,
+    pub(super) process: Arc<Process>,
+    pub(super) lines: Lines,
+}
+
+impl Switchboard for Exchange {
+    fn has_line(&self, state: &AgentState) -> bool {
+        self.lines.of(state.request()).is_some_and(|line| line.look(|session| session.has_line()))
+    }
+
+    fn connect(&self, call: OpenCall) {
+        let Some(line) = self.lines.of(call.state.request()) else { return };
+        let OpenCall { run, news, commands, stay, .. } = call;
+        self.world.count("call", "a worker takes it over");
+        line.look(|session| {
+            if session.surface == Surface::Media && !session.over {
+                self.world.count("call", "its carrier has given up");
+                session.hang_up(&self.world);
+            }
+        });
+        let carrier = Carrier { world: Arc::clone(&self.world), process: Arc::clone(&self.process), line };
+        carrier.carry(run, Ends { news, commands, stay });
+    }
+
+    fn transfer<'t>(
+        &'t self,
+        _: &'t AgentRequest,
+        _: &'t Transfer,
+    ) -> Pin<Box<dyn Future<Output = Result<(), NotTransferred>> + Send + 't>> {
+        Box::pin(async { Err(NotTransferred::Refused("no call here is transferred".to_owned())) })
     }
 }
 
@@ -38,111 +109,195 @@ impl Operator {
             return;
         }
         let mut random = Random::new(self.world.seed, &format!("call at {number}"));
-        if self.lines.len() < CALLS && random.chance(200) {
-            let number = self.lines.len() + 1;
-            let session = Arc::new(Mutex::new(LiveSession::new(self.world.seed, number)));
-            self.lines.push(Line { session, tenant: random.pick(&TENANTS) });
+        if self.lines.all().len() < CALLS && random.chance(200) {
+            self.begin_call(&mut random);
         }
-        self.carry_calls().await;
+        self.carry_calls(&mut random).await;
     }
 
-    async fn carry_calls(&mut self) {
-        for line in self.lines.clone() {
+    /// Somebody calls.
+    fn begin_call(&mut self, random: &mut Random) {
+        let session = LiveSession::new(self.world.seed, self.lines.all().len() + 1);
+        let session = Arc::new(Mutex::new(session));
+        let line = Line { session, left: Arc::default(), tenant: random.pick(&TENANTS) };
+        self.lines.add(line.clone());
+        tokio::spawn(alone(Arc::clone(&self.world), line));
+    }
+
+    async fn carry_calls(&mut self, random: &mut Random) {
+        for line in self.lines.all() {
             let run = line.look(|session| session.run);
             if self.world.judge(|guarantees| run.is_some_and(|run| guarantees.has_ended(run))) {
                 line.look(|session| session.over = true);
             }
-            let (waits, number) = line.look(|session| (!session.carried && !session.over, session.number));
-            if waits && let Some(machine) = self.machine() {
-                self.carry(&machine, &line, number).await;
+            let waits = line.look(|session| !session.carried && !session.over);
+            // Workers take over what goes on without a process; now and then somebody is quicker.
+            let is_called = line.look(|session| run.is_none() || !session.surface.is_answered());
+            if waits
+                && (is_called || random.chance(200))
+                && let Some(machine) = self.machine()
+            {
+                self.carry(&machine, line).await;
             }
         }
     }
 
     /// Lets a process carry a call, if it can.
-    async fn carry(&mut self, machine: &Machine, line: &Line, number: usize) {
-        let again = line.look(|session| session.run.is_some());
-        self.world.count("call", if again { "another process attaches" } else { "begins" });
+    async fn carry(&mut self, machine: &Machine, line: Line) {
+        let (number, surface, run) = line.look(|session| (session.number, session.surface, session.run));
+        self.world.count("call", if run.is_some() { "another process attaches" } else { "begins" });
         self.world.note(&format!("call {number} comes to p{}", machine.process.number));
-        let Ok(agent) = PHONE.parse() else { return self.broken(format!("`{PHONE}` is no name")) };
-        let request = AgentRequest { tenant: line.tenant.to_owned(), ..AgentRequest::text("") };
-        let options = StartOptions {
-            key: Some(format!("call {number}")),
-            session: Some(format!("call {number}")),
-            ..StartOptions::default()
+        let call = match run.filter(|_| surface.outlives_its_process()) {
+            Some(run) => self.ask(machine, machine.engine.attach(run)).await,
+            None => {
+                self.world.count("surface", &format!("{surface:?}").to_lowercase());
+                let Ok(agent) = PHONE.parse() else { return self.broken(format!("`{PHONE}` is no name")) };
+                let user = json!({ "call": number });
+                let request = AgentRequest { tenant: line.tenant.to_owned(), user, ..AgentRequest::text("") };
+                let options = StartOptions {
+                    key: Some(format!("call {number}")),
+                    session: Some(format!("call {number}")),
+                    ..StartOptions::default()
+                };
+                let begun = machine.engine.converse(&agent, surface, request, options);
+                self.ask(machine, begun).await.map(|begun| begun.map(Some))
+            }
         };
-        let begun = machine.engine.converse(&agent, Surface::Script, request, options);
-        let Some(Ok(call)) = self.ask(machine, begun).await else { return };
-        let Conversation { handle, news, commands, stay: _ } = call;
-        line.look(|session| session.attach(handle.run()));
+        let Some(Ok(Some(Conversation { handle, news, commands, stay }))) = call else { return };
+        let run = handle.run();
         self.follow(machine, handle);
-        tokio::spawn(carried(
-            Arc::clone(&self.world),
-            Arc::clone(&machine.process),
-            line.clone(),
-            news,
-            commands,
-        ));
+        let (world, process) = (Arc::clone(&self.world), Arc::clone(&machine.process));
+        Carrier { world, process, line }.carry(run, Ends { news, commands, stay });
     }
 
-    /// Nothing goes wrong any more: each call of a tool gets its output, and then all hang up.
+    /// Nothing goes wrong any more: there is one more call, each call of a tool gets its output, and then all hang up.
     pub(super) async fn end_calls(&mut self) {
-        for line in &self.lines {
-            line.look(|session| session.quiet = true);
-        }
-        if self.lines.is_empty() {
+        if !self.mix.calls {
             return;
         }
+        self.bury().await;
+        if self.machine().is_none() && !self.boot(false).await {
+            return;
+        }
+        let mut random = Random::new(self.world.seed, "the last call");
+        self.begin_call(&mut random);
+        self.carry_calls(&mut random).await;
+        tokio::time::sleep(TALKING).await;
+        let lines = self.lines.all();
+        for line in &lines {
+            line.look(|session| session.quiet = true);
+        }
         tokio::time::sleep(LISTENING).await;
-        for line in &self.lines {
+        for line in &lines {
             let (run, carried) = line.look(|session| (session.run, session.carried && !session.over));
             if let Some(run) = run.filter(|_| carried) {
                 self.world.count("call", "listened to until the end");
                 self.world.judge(|guarantees| guarantees.all_answered(run));
             }
-            line.look(LiveSession::hang_up);
+            line.look(|session| session.hang_up(&self.world));
         }
         tokio::time::sleep(LISTENING).await;
     }
 }
 
-/// Passes on what is said between a session and a run, until one of them is over or the process dies.
-async fn carried(
+/// Caller and live model go on while no process carries their call.
+async fn alone(world: Arc<World>, line: Line) {
+    while !line.look(|session| session.over) {
+        if !line.look(|session| session.goes_on_alone()) {
+            line.left.notified().await;
+        }
+        tokio::time::sleep(ALONE).await;
+        line.look(|session| {
+            if session.goes_on_alone() {
+                world.count("call", "goes on without a process");
+                session.go_on(&world);
+            }
+        });
+    }
+}
+
+/// What a run and whoever carries its call say to each other.
+struct Ends {
+    news: mpsc::Sender<LiveNews>,
+    commands: mpsc::UnboundedReceiver<LiveCommand>,
+    stay: watch::Receiver<Stay>,
+}
+
+/// A process that carries a call.
+struct Carrier {
     world: Arc<World>,
     process: Arc<Process>,
     line: Line,
-    news: tokio::sync::mpsc::Sender<LiveNews>,
-    mut commands: tokio::sync::mpsc::UnboundedReceiver<LiveCommand>,
-) {
-    let number = line.look(|session| session.number);
-    loop {
-        while let Some(one) = line.look(LiveSession::next_news) {
-            world.note(&format!("call {number}: {}", news_words(&one)));
+}
+
+impl Carrier {
+    /// Passes on what is said between a session and a run, until one of them is over or the process dies.
+    fn carry(self, run: RunId, ends: Ends) {
+        let turn = self.line.look(|session| session.attach(run, &self.world));
+        tokio::spawn(async move {
+            self.pass_on(turn, ends).await;
+            // Another process may carry it by now.
+            self.line.look(|session| {
+                if session.turn_of == turn {
+                    session.detach();
+                    self.line.left.notify_one();
+                }
+            });
+        });
+    }
+
+    async fn pass_on(&self, turn: u32, ends: Ends) {
+        let Ends { news, mut commands, mut stay } = ends;
+        let (world, process) = (&self.world, &self.process);
+        let number = self.line.look(|session| session.number);
+        let mut leaves_at = None;
+        let mut stays = true;
+        loop {
+            while let Some(one) = self.mine(turn, LiveSession::next_news).flatten() {
+                world.note(&format!("call {number}: {}", news_words(&one)));
+                tokio::select! {
+                    biased;
+                    () = process.gone() => return,
+                    sent = news.send(one) => if sent.is_err() {
+                        return;
+                    },
+                }
+            }
+            let is_due = |at: tokio::time::Instant| at <= tokio::time::Instant::now();
+            let is_between = self.mine(turn, |session| session.is_between());
+            if leaves_at.is_some_and(|at| is_due(at) || is_between == Some(true)) {
+                world.count("call", "is let go of");
+                return world.note(&format!("p{} lets go of call {number}", process.number));
+            }
+            let Some(pause) = self.mine(turn, LiveSession::pause) else { return };
             tokio::select! {
                 biased;
-                () = process.gone() => return line.look(LiveSession::detach),
-                sent = news.send(one) => if sent.is_err() {
-                    return line.look(LiveSession::detach);
+                () = process.gone() => return,
+                command = commands.recv() => match command {
+                    Some(command) => {
+                        world.note(&format!("call {number} takes {}", command_words(&command)));
+                        let _ = self.mine(turn, |session| session.take(&command, world));
+                    }
+                    None => return,
                 },
-            }
-        }
-        let pause = line.look(LiveSession::pause);
-        tokio::select! {
-            biased;
-            () = process.gone() => return line.look(LiveSession::detach),
-            command = commands.recv() => match command {
-                Some(command) => {
-                    world.note(&format!("call {number} takes {}", command_words(&command)));
-                    line.look(|session| session.take(&command, &world));
+                changed = stay.changed(), if stays => {
+                    stays = changed.is_ok();
+                    if *stay.borrow() == Stay::LetGo {
+                        leaves_at = leaves_at.or(Some(tokio::time::Instant::now() + LEAVING));
+                    }
                 }
-                None => return line.look(LiveSession::detach),
-            },
-            () = tokio::time::sleep(pause) => {
-                if !process.is_frozen() {
-                    line.look(|session| session.go_on(&world));
+                () = tokio::time::sleep(pause) => {
+                    if !process.is_frozen() {
+                        let _ = self.mine(turn, |session| session.go_on(world));
+                    }
                 }
             }
         }
+    }
+
+    /// Does something with the call, if no other process has taken it over.
+    fn mine<T>(&self, turn: u32, what: impl FnOnce(&mut LiveSession) -> T) -> Option<T> {
+        self.line.look(|session| (session.turn_of == turn).then(|| what(session)))
     }
 }
 

@@ -189,6 +189,8 @@ pub(super) fn is_expected(error: &EngineError, process: &Process) -> bool {
         | EngineError::Acquire(AcquireError::Storage(_) | AcquireError::Owned { .. })
         | EngineError::Post(PostError::Storage(_) | PostError::Ended { .. })
         | EngineError::AlreadyRunning { .. }
+        // A carrier's call waits for its carrier.
+        | EngineError::NoLine { .. }
         | EngineError::Ended { .. }
         | EngineError::Answer { .. } => true,
         EngineError::Create(CreateError::Append(error)) => is_expected_append(error, process),

@@ -76,7 +76,7 @@ pub(crate) struct Operator {
     begins: Vec<Begin>,
     orders: BTreeMap<RunId, mpsc::UnboundedSender<Order>>,
     /// Calls, in the order in which they came.
-    lines: Vec<calls::Line>,
+    lines: calls::Lines,
     clock_is_wrong: bool,
     /// The journals that were looked at, as they were then.
     seen: BTreeMap<RunId, (u64, RunStatus)>,
@@ -109,7 +109,7 @@ impl Operator {
             deaths: 0,
             begins: Vec::new(),
             orders: BTreeMap::new(),
-            lines: Vec::new(),
+            lines: calls::Lines::default(),
             clock_is_wrong: false,
             seen: BTreeMap::new(),
             secret_told: true,
@@ -185,6 +185,9 @@ impl Operator {
         self.world.judge(|guarantees| guarantees.begins(&process));
         match self.host.engine(&process).await {
             Ok(engine) => {
+                let (world, lines) = (Arc::clone(&self.world), self.lines.clone());
+                let exchange = calls::Exchange { world, process: Arc::clone(&process), lines };
+                engine.set_switchboard(Arc::new(exchange));
                 let (stop, stopped) = mpsc::unbounded_channel();
                 let machine = Machine { process, engine, stop };
                 self.employ(&machine, stopped, random.pick(&self.mix.polls));

@@ -206,7 +206,7 @@ impl Room<'_> {
             let Some(work) = self.live.works.iter().find(|work| work.number == number) else { continue };
             let stops = match &work.stage {
                 Stage::Held { .. } => true,
-                Stage::Started(operation) => work.reads && !work.keep && self.is_open(*operation),
+                Stage::Started(operation) => work.reads && !work.keep && self.is_under_way(*operation),
                 Stage::Done { .. } => false,
             };
             if !stops {
@@ -229,7 +229,7 @@ impl Room<'_> {
                 continue;
             }
             self.live.works.retain(|work| work.number != number);
-            if let Some(operation) = operation {
+            if let Some(operation) = operation.filter(|operation| self.is_open(*operation)) {
                 self.withdraw(operation, FailureCode::Cancelled, INTERRUPTED);
             }
         }

@@ -8,8 +8,7 @@ use crate::config::{AfterHangup, Mind};
 use crate::event::FailureCode;
 use crate::failure::HUNG_UP;
 use crate::id::OperationId;
-use crate::live::{CommandKind, EndedBy, LiveTokens, Over, Stage, Surface};
-use crate::operation::{Gate, GateState};
+use crate::live::{CommandKind, EndedBy, LiveTokens, Over, Stage, Surface, Waits};
 use crate::phase::{Stop, budget, think};
 use crate::response::{RunError, RunErrorCode, Status};
 
@@ -87,17 +86,14 @@ impl Room<'_> {
         let is_denied = self.voice.after_hangup == AfterHangup::Deny;
         for pending in self.join.operations.iter().filter(|pending| pending.outcome.is_none()) {
             let id = pending.operation.id;
-            match &pending.operation.gate {
-                GateState::Waiting(Gate::InDoubt { .. }) => {}
-                GateState::Waiting(
-                    Gate::Approval | Gate::Input | Gate::Secret { .. } | Gate::Elicitation { .. },
-                ) if is_denied => ends.push((id, FailureCode::Denied)),
-                GateState::Waiting(_) => {}
-                GateState::Open | GateState::Answered => {
-                    if self.live.work_of(id).is_some_and(|work| work.reads) {
-                        ends.push((id, FailureCode::Cancelled));
-                    }
+            match self.live.gate_of(pending) {
+                Some(Waits { in_doubt: true }) => {}
+                Some(Waits { in_doubt: false }) if is_denied => ends.push((id, FailureCode::Denied)),
+                Some(Waits { .. }) => {}
+                None if self.live.work_of(id).is_some_and(|work| work.reads) => {
+                    ends.push((id, FailureCode::Cancelled));
                 }
+                None => {}
             }
         }
         let ended: Vec<OperationId> = ends.iter().map(|(id, _)| *id).collect();

@@ -193,6 +193,7 @@ impl Room<'_> {
             Arrival::Settled(operation) => self.settled(operation),
             Arrival::Part(operation) => self.look_at_transfer(operation),
             Arrival::Gated(operation) => self.gated(operation),
+            Arrival::Passed { .. } => {}
             // A tool that was agreed to begins before anything else is looked at.
             Arrival::Answered(_) => {}
         }
@@ -358,6 +359,11 @@ impl Room<'_> {
     fn is_open(&self, id: OperationId) -> bool {
         let mut pending = self.join.operations.iter();
         pending.any(|pending| pending.operation.id == id && pending.outcome.is_none())
+    }
+
+    /// Says whether no step has looked at the outcome of an operation: it may have come meanwhile.
+    fn is_under_way(&self, id: OperationId) -> bool {
+        self.is_open(id) || self.live.arrivals.iter().any(|(_, arrival)| *arrival == Arrival::Settled(id))
     }
 }
 

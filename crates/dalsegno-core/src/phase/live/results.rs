@@ -11,8 +11,8 @@ use crate::config::{OnFailure, Tool};
 use crate::event::{Failure, FailureCode, Outcome};
 use crate::id::OperationId;
 use crate::join::{Pending, Settled};
-use crate::live::{Answered, CommandKind, Stage, TEXT_BYTES_MAX, Work};
-use crate::operation::{Gate, GateState, Operation, Request};
+use crate::live::{Answered, CommandKind, Stage, TEXT_BYTES_MAX, Waits, Work};
+use crate::operation::{GateState, Operation, Request};
 use crate::phase::admit::Refusal;
 use crate::phase::declarative;
 use crate::phase::result::{result, told};
@@ -90,16 +90,21 @@ impl Room<'_> {
 
     /// An operation, or a part of it, waits at a gate: the model does not wait with it.
     pub(super) fn gated(&mut self, id: OperationId) {
-        self.look_at_gate(id);
+        let mut root = id;
+        let above = |id| {
+            let mut pending = self.join.operations.iter();
+            pending.find(|pending| pending.operation.id == id).and_then(|pending| pending.parent)
+        };
+        while let Some(above) = above(root) {
+            root = above;
+        }
+        self.look_at_gate(root);
     }
 
     /// Tells the calls of an operation that waits at a gate that their result follows.
     pub(super) fn look_at_gate(&mut self, id: OperationId) {
         let Some(gate) = self.gate_below(id) else { return };
-        let message = match gate {
-            Gate::InDoubt { .. } => IN_DOUBT,
-            Gate::Approval | Gate::Input | Gate::Secret { .. } | Gate::Elicitation { .. } => ASKS,
-        };
+        let message = if gate.in_doubt { IN_DOUBT } else { ASKS };
         let Some(number) = self.live.work_of(id).map(|work| work.number) else { return };
         while let Some(place) =
             self.live.calls.iter().position(|call| call.work == number && call.answered == Answered::No)
@@ -109,16 +114,12 @@ impl Room<'_> {
     }
 
     /// The gate at which an operation waits, or one that it asked for.
-    fn gate_below(&self, id: OperationId) -> Option<Gate> {
-        let waits = |pending: &Pending| match &pending.operation.gate {
-            GateState::Waiting(gate) if pending.outcome.is_none() => Some(gate.clone()),
-            GateState::Waiting(_) | GateState::Open | GateState::Answered => None,
-        };
+    fn gate_below(&self, id: OperationId) -> Option<Waits> {
         let mut left = Vec::from([id]);
         while let Some(id) = left.pop() {
             for pending in &self.join.operations {
                 if pending.operation.id == id
-                    && let Some(gate) = waits(pending)
+                    && let Some(gate) = self.live.gate_of(pending)
                 {
                     return Some(gate);
                 }

@@ -6,12 +6,15 @@ use alloc::vec::Vec;
 use super::Room;
 use crate::config::AgentConfig;
 use crate::id::{OperationId, Timestamp};
-use crate::live::{Answered, CommandKind, Line, Live, LiveCall, ResponseEnd, Stage};
+use crate::live::{Answered, CommandKind, Line, Live, LiveCall, ResponseEnd, Stage, Talk};
 use crate::response::RunErrorCode;
 use crate::state::AgentState;
 
 /// How long the model is waited for after the caller's turn: it begins to answer by itself.
 const TURN_MS: u64 = 3_000;
+
+/// Most responses that are active beside another one.
+const BESIDE_MAX: usize = 16;
 
 /// The silence after which the model says that it is still at it, and the silence after that.
 const FILLER_MS: (u64, u64) = (1_500, 8_000);
@@ -109,6 +112,20 @@ impl Live {
     }
 }
 
+impl Talk {
+    /// A response is not active any more. Returns it with its number if it was.
+    fn end(&mut self, response: &str) -> Option<(String, u64)> {
+        if let Some(place) = self.beside.iter().position(|(beside, _)| beside == response) {
+            return Some(self.beside.remove(place));
+        }
+        let active = self.active.take_if(|(active, _)| active == response);
+        if active.is_some() {
+            self.active = self.beside.pop();
+        }
+        active
+    }
+}
+
 impl Room<'_> {
     /// Has the model speak of what no response has read, once for all there is.
     pub(super) fn speak(&mut self) {
@@ -182,7 +199,12 @@ impl Room<'_> {
         // Results that are on their way are not spoken of by it.
         talk.replied |= !is_duplex && !unread;
         talk.responses = talk.responses.saturating_add(1);
-        talk.active = Some((response, talk.responses));
+        let before = talk.active.replace((response, talk.responses));
+        let before = before
+            .filter(|(before, _)| is_duplex && talk.active.as_ref().is_some_and(|(now, _)| now != before));
+        if talk.beside.len() < BESIDE_MAX {
+            talk.beside.extend(before);
+        }
         if unread {
             // Results may be on their way: this response has not read them.
             let began = talk.responses;
@@ -202,8 +224,8 @@ impl Room<'_> {
     }
 
     pub(super) fn response_ended(&mut self, response: &str, end: ResponseEnd) {
-        let active = self.live.talk.active.take_if(|(active, _)| active == response);
-        if active.is_some() {
+        let active = self.live.talk.end(response);
+        if active.is_some() && self.live.talk.active.is_none() {
             self.live.talk.quiet_since = Some(self.at).filter(|_| !self.live.talk.caller);
         }
         match end {
@@ -242,7 +264,9 @@ impl Room<'_> {
         };
         let held = self.live.calls.iter().filter(|call| is_held(call.work)).map(|call| call.response.clone());
         let mut gone: Vec<String> = held.collect();
-        gone.extend(self.live.talk.active.take().map(|(response, _)| response));
+        let active =
+            core::mem::take(&mut self.live.talk.beside).into_iter().chain(self.live.talk.active.take());
+        gone.extend(active.map(|(response, _)| response));
         for response in gone {
             self.broken_off(&response);
         }

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use dalsegno_core::{AgentState, Handoff, LiveNews};
+use dalsegno_core::{AgentState, Handoff, LiveNews, OperationId};
 use dalsegno_history::{Fold, Progress, Suspension, successor, suspend};
 use dalsegno_store::{Body, Created, NewRecord, Snapshot, WaitingFor};
 
 use super::{Driver, Handover, Successor, is_waiting};
-use crate::effects::budget;
+use crate::effects::budget::{self, Settlement};
 use crate::error::{EngineError, RunFailure};
 use crate::run::context::Prepared;
 use crate::run::handle::RunEvent;
@@ -75,9 +75,24 @@ impl Driver {
         for observer in &self.context.ports.observers {
             observer.committed(count, since.elapsed());
         }
+        self.pay().await;
         self.tell(seqs, copies);
         self.wake_followers();
         Ok(())
+    }
+
+    /// Settles what tasks cost whose ends are written down. A process that dies in between has counted all that was set aside.
+    async fn pay(&mut self) {
+        let (written, open) =
+            std::mem::take(&mut self.settlements).into_iter().partition(|(operation, attempt, _)| {
+                let attempts = self.progress.get(operation).map_or(0, |progress| progress.attempts);
+                attempts > *attempt || !self.is_missing(*operation)
+            });
+        self.settlements = open;
+        let written: Vec<(OperationId, u32, Settlement)> = written;
+        for (_, _, settlement) in written {
+            settlement.settle().await;
+        }
     }
 
     /// Ends the run with a handoff, in one commit with the start of the run that goes on. When that run cannot be started,
@@ -117,6 +132,7 @@ impl Driver {
             }
         };
         self.mailbox.consumed.clear();
+        self.pay().await;
         self.tell((first..).take(copies.len()).collect(), copies);
         self.wake_followers();
         self.speak();

@@ -34,6 +34,7 @@ use dalsegno_store::{AttemptCause, Body, Lease, Message, NewRecord, Store};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::effects::budget::Settlement;
 use crate::effects::dispatch::Permit;
 use crate::effects::failure::AttemptError;
 use crate::effects::policy::{self, Effect, RetryDecision};
@@ -80,6 +81,8 @@ pub(crate) struct Driver {
     remote: RemoteTasks,
     /// Records of the next commit.
     outbox: Vec<NewRecord>,
+    /// What tasks of attempts cost whose ends the journal does not have yet.
+    settlements: Vec<(OperationId, u32, Settlement)>,
     mailbox: Mailbox,
     /// Questions about operations in doubt, to be asked after the next commit.
     questions: Vec<verify::Question>,
@@ -226,6 +229,7 @@ impl Driver {
             running: RunningTasks::default(),
             remote: RemoteTasks::new(fold.tasked),
             outbox: Vec::new(),
+            settlements: Vec::new(),
             mailbox: Mailbox::new(),
             questions: Vec::new(),
             ended: if fold.closed { fold.ended } else { None },

@@ -259,6 +259,9 @@ impl Driver {
         unsent: Option<AttemptCause>,
         result: Result<Outcome, AttemptError>,
     ) -> Result<(), RunFailure> {
+        if let Some(settlement) = self.context.tasked.owed(id, attempt) {
+            self.settlements.push((id, attempt, settlement));
+        }
         let Some(operation) = self.missing().find(|operation| operation.id == id) else { return Ok(()) };
         if let Err(error) = &result {
             let code = error.failure.code;
