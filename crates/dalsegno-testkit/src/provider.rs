@@ -43,7 +43,7 @@ pub(crate) struct LiveSession {
     /// A process carries it.
     pub(crate) carried: bool,
     /// How many processes have carried it: one that is followed by another carries nothing any more.
-    pub(crate) turn_of: u32,
+    pub(crate) turns: u32,
     /// Since when no process has carried it.
     left_since: Instant,
     /// Neither side says anything of its own accord any more.
@@ -127,7 +127,7 @@ impl LiveSession {
             run: None,
             surface: Random::new(seed, &format!("surface {number}")).pick(&SURFACES),
             carried: false,
-            turn_of: 0,
+            turns: 0,
             left_since: Instant::now(),
             quiet: false,
             over: false,
@@ -151,7 +151,7 @@ impl LiveSession {
 
     /// A process begins to carry the call. Returns the number of its turn.
     pub(crate) fn attach(&mut self, run: RunId, world: &World) -> u32 {
-        self.turn_of += 1;
+        self.turns += 1;
         if self.surface.outlives_its_process() {
             world.judge(|guarantees| guarantees.outlives(run));
         }
@@ -166,7 +166,7 @@ impl LiveSession {
         } else if self.begun {
             self.say(LiveNews::Attached);
         }
-        self.turn_of
+        self.turns
     }
 
     /// The process that carried the call is gone, or has let go of it. What it was not told is lost.

@@ -9,6 +9,9 @@ use crate::toolchain::{BARE_TARGET, IMPORTS_TARGET, REPORT_TARGET, ensure_target
 const PURE: [&str; 8] =
     ["-p", "dalsegno-core", "-p", "dalsegno-expr", "-p", "dalsegno-realtime", "-p", "dalsegno-tools"];
 
+/// Tests of how much and how long, by a part of their names: the order of an object's keys says nothing of these.
+const UNORDERED: [&str; 3] = ["two_thousand_turns", "the_worlds_reach", "is_paid_for"];
+
 /// Builds the module inside a report, and writes it into the tree. If the tree has a change then, the module was stale.
 ///
 /// # Errors
@@ -37,12 +40,13 @@ pub(crate) fn check() -> anyhow::Result<()> {
     ensure_target(IMPORTS_TARGET)?;
 
     eprintln!("door 1: without a standard library ({BARE_TARGET})");
-    perform(cargo().args(["build", "--locked", "--target", BARE_TARGET]).args(PURE))?;
+    perform(cargo().args(["check", "--locked", "--target", BARE_TARGET]).args(PURE))?;
 
     eprintln!("door 2: with JSON objects in the order of insertion (serde_json/preserve_order)");
     // Another crate may switch this on for everybody: no digest and no decision may depend on it.
     let mut tests = cargo();
-    tests.args(["test", "--locked", "--features", "serde_json/preserve_order"]).args(PURE);
+    tests.args(["test", "--locked", "--tests", "--features", "serde_json/preserve_order"]).args(PURE);
+    tests.arg("--").args(UNORDERED.iter().flat_map(|name| ["--skip", *name]));
     // What depends on it shows in any case.
     perform(tests.env("PROPTEST_CASES", "16"))?;
 

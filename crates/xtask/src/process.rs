@@ -2,6 +2,7 @@
 
 use std::env;
 use std::ffi::OsStr;
+use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus, Stdio};
 
@@ -41,6 +42,28 @@ pub(crate) fn cargo() -> Command {
 pub(crate) fn perform(command: &mut Command) -> anyhow::Result<()> {
     let status = command.stdin(Stdio::null()).status().with_context(|| not_started(command))?;
     ensure!(status.success(), "`{}` ended with {status}", line(command));
+    Ok(())
+}
+
+/// Runs a command of the compiler to its end, as [`perform`] does. A warning is a failure.
+///
+/// Cargo repeats the warnings of what it does not compile again, so that they fail each time.
+///
+/// # Errors
+/// It could not be started, it failed, or it warned.
+pub(crate) fn perform_unwarned(command: &mut Command) -> anyhow::Result<()> {
+    let child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn();
+    let mut child = child.with_context(|| not_started(command))?;
+    let mut warned = false;
+    let complaint = child.stderr.take().context("a pipe that was asked for")?;
+    for said in BufReader::new(complaint).lines() {
+        let said = said.with_context(|| format!("cannot read what `{}` prints", line(command)))?;
+        warned |= said.starts_with("warning");
+        eprintln!("{said}");
+    }
+    let status = child.wait().with_context(|| format!("cannot wait for `{}`", line(command)))?;
+    ensure!(status.success(), "`{}` ended with {status}", line(command));
+    ensure!(!warned, "`{}` warns", line(command));
     Ok(())
 }
 

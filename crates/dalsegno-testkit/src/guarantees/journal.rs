@@ -667,10 +667,8 @@ fn request_kind(label: &str) -> &'static str {
 
 /// A record in a few words.
 fn describe(line: &Line, record: &NewRecord) -> String {
-    let op = record.operation.map(|id| match line.ops.get(&id) {
-        Some(op) => op.alias.clone(),
-        None => format!("{}.o{}", line.alias, line.ops.len() + 1),
-    });
+    let new = || format!("{}.o{}", line.alias, line.ops.len() + 1);
+    let op = record.operation.map(|id| line.ops.get(&id).map_or_else(new, |op| op.alias.clone()));
     let op = op.map_or_else(String::new, |op| format!("{op} "));
     let detail = match &record.body {
         Body::Started(started) => format!("{} for {}", started.agent, started.request.tenant),
@@ -690,10 +688,7 @@ fn describe(line: &Line, record: &NewRecord) -> String {
             }
         },
         Body::Signalled { signal, .. } => format!("{signal:?}"),
-        Body::Conversed { news } => {
-            let kinds: Vec<&str> = news.iter().map(LiveNews::kind).collect();
-            kinds.join(", ")
-        }
+        Body::Conversed { news } => news.iter().map(LiveNews::kind).collect::<Vec<_>>().join(", "),
         Body::Suspended { waiting_for, wake_at } => {
             format!("for {}, until {wake_at:?}", waiting_for.len())
         }

@@ -238,7 +238,7 @@ impl Carrier {
             self.pass_on(turn, ends).await;
             // Another process may carry it by now.
             self.line.look(|session| {
-                if session.turn_of == turn {
+                if session.turns == turn {
                     session.detach();
                     self.line.left.notify_one();
                 }
@@ -297,7 +297,7 @@ impl Carrier {
 
     /// Does something with the call, if no other process has taken it over.
     fn mine<T>(&self, turn: u32, what: impl FnOnce(&mut LiveSession) -> T) -> Option<T> {
-        self.line.look(|session| (session.turn_of == turn).then(|| what(session)))
+        self.line.look(|session| (session.turns == turn).then(|| what(session)))
     }
 }
 
