@@ -75,7 +75,7 @@ const CALLS: [&str; 23] = [
     "another process attaches",
     "a worker takes it over",
     "is let go of",
-    "goes on without a process",
+    "continues without a process",
     "a tool is asked for while no process carries the call",
     "was over before another process attaches",
     "its carrier has given up",

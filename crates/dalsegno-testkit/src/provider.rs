@@ -546,7 +546,7 @@ impl LiveSession {
             ResponseEnd::Failed => world.count("call", "a response fails"),
         }
         if !active.is_told {
-            // Nobody who carries the call knows of it.
+            // The process that carries the call does not know of it.
             return;
         }
         let heard_ms = (end == ResponseEnd::Interrupted).then_some(100);

@@ -63,7 +63,7 @@ pub(crate) fn perform_unwarned(command: &mut Command) -> anyhow::Result<()> {
     }
     let status = child.wait().with_context(|| format!("cannot wait for `{}`", line(command)))?;
     ensure!(status.success(), "`{}` ended with {status}", line(command));
-    ensure!(!warned, "`{}` warns", line(command));
+    ensure!(!warned, "`{}` warns: mend what it says above", line(command));
     Ok(())
 }
 

@@ -455,13 +455,19 @@ fn the_agent_speaks_first_where_it_has_a_greeting() {
     assert_eq!(responds_last(&call), (Some("Greet default.".to_owned()), false));
 }
 
-#[test]
-fn a_response_that_began_before_a_result_has_not_read_it_though_another_one_began_after_it() {
+/// A call whose live model hears while it speaks: of two responses under way, the second one has sent something and is over.
+fn two_responses() -> Call {
     let mut call = Call::on(Surface::Duplex, config());
     call.take_all();
     call.tell(LiveNews::Connected);
     call.began("one");
     call.calls("two", "c1", "book.send", 1);
+    call
+}
+
+#[test]
+fn a_response_that_began_before_a_result_has_not_read_it_though_another_one_began_after_it() {
+    let mut call = two_responses();
     let sent = call.operations[0].id;
     call.returns(sent, json!("sent"));
     call.take_all();
@@ -482,14 +488,10 @@ fn a_response_that_began_before_a_result_has_not_read_it_though_another_one_bega
 
 #[test]
 fn a_wish_to_speak_waits_until_no_response_is_under_way() {
-    let mut call = Call::on(Surface::Duplex, config());
-    call.take_all();
-    call.tell(LiveNews::Connected);
-    call.began("one");
-    call.calls("two", "c1", "book.send", 1);
+    let mut call = two_responses();
     call.returns(call.operations[0].id, json!("sent"));
     call.take_all();
-    assert_eq!(call.responds(), 0, "the first response goes on");
+    assert_eq!(call.responds(), 0, "the first response continues");
     call.ended("one", ResponseEnd::Completed);
     assert_eq!(call.responds(), 1);
 }

@@ -21,7 +21,7 @@ pub(crate) struct Talk {
     /// The command that gave each call its output.
     outputs: BTreeMap<String, OperationId>,
     over: bool,
-    /// Caller and live model go on without a process.
+    /// Caller and live model continue without a process.
     outlives: bool,
     /// One of them has ended it.
     hung_up: bool,
@@ -51,7 +51,7 @@ impl Guarantees {
         talk.asked.insert(call_id.to_owned(), (tool.to_owned(), n, response.to_owned()));
     }
 
-    /// A process carries a call that goes on without it.
+    /// A process carries a call that continues without it.
     pub(crate) fn outlives(&mut self, run: RunId) {
         self.talks.entry(run).or_default().outlives = true;
     }
@@ -101,7 +101,7 @@ impl Guarantees {
             news.iter().find(|one| matches!(one, LiveNews::Ended { .. }))
             && is_open
         {
-            self.violations.push(format!("{alias} is over ({reason}), and nobody has hung up"));
+            self.violations.push(format!("{alias} is over ({reason}), and neither side has hung up"));
         }
         for one in news {
             self.coverage.count("news", one.kind());

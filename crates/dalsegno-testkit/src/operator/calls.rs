@@ -23,20 +23,20 @@ const CALLS: usize = 3;
 /// Longer than the model waits for any result: then each call of a tool has an output.
 const LISTENING: Duration = Duration::from_secs(120);
 
-/// How long the last call goes on before its caller says no more.
+/// How long the last call lasts before its caller says no more.
 const TALKING: Duration = Duration::from_secs(15);
 
 /// How long a process that is to let go of a call waits for a good moment.
 const LEAVING: Duration = Duration::from_secs(4);
 
-/// How often one looks whether a call goes on that no process carries.
+/// The pause between two things that happen in a call that no process carries.
 const ALONE: Duration = Duration::from_millis(700);
 
 /// A call that may be carried by one process after the other.
 #[derive(Clone)]
 struct Line {
     session: Arc<Mutex<LiveSession>>,
-    /// Nobody carries it any more.
+    /// Told when no process carries it any more.
     left: Arc<Notify>,
     tenant: &'static str,
 }
@@ -67,7 +67,7 @@ impl Lines {
     }
 }
 
-/// What a process has of the lines: whoever takes over the run of a call that goes on gets the call.
+/// What a process has of the lines: a process that takes over the run of a call that continues gets the call.
 pub(super) struct Exchange {
     pub(super) world: Arc<World>,
     pub(super) process: Arc<Process>,
@@ -89,8 +89,8 @@ impl Switchboard for Exchange {
                 session.hang_up(&self.world);
             }
         });
-        let carrier = Carrier { world: Arc::clone(&self.world), process: Arc::clone(&self.process), line };
-        carrier.carry(run, Ends { news, commands, stay });
+        let attached = Attached { world: Arc::clone(&self.world), process: Arc::clone(&self.process), line };
+        attached.carry(run, Ends { news, commands, stay });
     }
 
     fn transfer<'t>(
@@ -115,7 +115,7 @@ impl Operator {
         self.carry_calls(&mut random).await;
     }
 
-    /// Somebody calls.
+    /// A caller rings.
     fn begin_call(&mut self, random: &mut Random) {
         let session = LiveSession::new(self.world.seed, self.lines.all().len() + 1);
         let session = Arc::new(Mutex::new(session));
@@ -131,7 +131,7 @@ impl Operator {
                 line.look(|session| session.over = true);
             }
             let waits = line.look(|session| !session.carried && !session.over);
-            // Workers take over what goes on without a process; now and then somebody is quicker.
+            // Workers take over what continues without a process; now and then the operator is quicker.
             let is_called = line.look(|session| run.is_none() || !session.surface.is_answered());
             if waits
                 && (is_called || random.chance(200))
@@ -167,7 +167,7 @@ impl Operator {
         let run = handle.run();
         self.follow(machine, handle);
         let (world, process) = (Arc::clone(&self.world), Arc::clone(&machine.process));
-        Carrier { world, process, line }.carry(run, Ends { news, commands, stay });
+        Attached { world, process, line }.carry(run, Ends { news, commands, stay });
     }
 
     /// Nothing goes wrong any more: there is one more call, each call of a tool gets its output, and then all hang up.
@@ -200,7 +200,7 @@ impl Operator {
     }
 }
 
-/// Caller and live model go on while no process carries their call.
+/// Caller and live model continue while no process carries their call.
 async fn alone(world: Arc<World>, line: Line) {
     while !line.look(|session| session.over) {
         if !line.look(|session| session.goes_on_alone()) {
@@ -209,28 +209,28 @@ async fn alone(world: Arc<World>, line: Line) {
         tokio::time::sleep(ALONE).await;
         line.look(|session| {
             if session.goes_on_alone() {
-                world.count("call", "goes on without a process");
+                world.count("call", "continues without a process");
                 session.go_on(&world);
             }
         });
     }
 }
 
-/// What a run and whoever carries its call say to each other.
+/// The channels between a run and the process that carries its call.
 struct Ends {
     news: mpsc::Sender<LiveNews>,
     commands: mpsc::UnboundedReceiver<LiveCommand>,
     stay: watch::Receiver<Stay>,
 }
 
-/// A process that carries a call.
-struct Carrier {
+/// A process that is attached to a call.
+struct Attached {
     world: Arc<World>,
     process: Arc<Process>,
     line: Line,
 }
 
-impl Carrier {
+impl Attached {
     /// Passes on what is said between a session and a run, until one of them is over or the process dies.
     fn carry(self, run: RunId, ends: Ends) {
         let turn = self.line.look(|session| session.attach(run, &self.world));
