@@ -38,9 +38,11 @@ const HELP: [(&str, &str); 17] = [
     ("? waits for you", "~ ended without it"),
 ];
 
-/// Draws the model. A terminal that is too small gets one sentence.
-pub fn draw(model: &Model, frame: &mut Frame<'_>) {
+/// Draws the model, which takes the size of the frame. A terminal that is too small gets one sentence.
+pub fn draw(model: &mut Model, frame: &mut Frame<'_>) {
     let area = frame.area();
+    model.fit(area.width, area.height);
+    let model = &*model;
     if area.width < WIDTH_MIN || area.height < HEIGHT_MIN {
         return too_small(area, frame);
     }

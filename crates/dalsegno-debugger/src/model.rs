@@ -211,8 +211,8 @@ pub struct Model {
 }
 
 impl Model {
-    /// A screen of this size without anything on it.
-    pub fn new(width: u16, height: u16, colour: bool) -> Self {
+    /// A screen without anything on it, whose size is that of the frame on which it is drawn.
+    pub fn new(colour: bool) -> Self {
         Self {
             title: Text::default(),
             rows: Vec::new(),
@@ -228,16 +228,18 @@ impl Model {
             page: Page::default(),
             shown: None,
             search: None,
-            width,
-            height,
+            width: 80,
+            height: 24,
         }
     }
 
-    /// Takes the size of the terminal.
-    pub fn resize(&mut self, width: u16, height: u16) {
-        (self.width, self.height) = (width, height);
-        self.wrap();
-        self.settle();
+    /// Takes the size of the screen, if it is another one.
+    pub(crate) fn fit(&mut self, width: u16, height: u16) {
+        if (self.width, self.height) != (width, height) {
+            (self.width, self.height) = (width, height);
+            self.wrap();
+            self.settle();
+        }
     }
 
     /// Takes the line at the top.

@@ -60,8 +60,8 @@ fn page() -> Page {
 }
 
 fn model(width: u16, height: u16, colour: bool) -> Model {
-    let mut model = Model::new(width, height, colour);
-    model.resize(width, height);
+    let mut model = Model::new(colour);
+    drawn(&mut model, width, height);
     model.set_title(Text::new(Tone::Plain, "run 3fa94c · triage · failed · 7 tokens"));
     model.set_rows(rows());
     model.select(3);
@@ -70,36 +70,45 @@ fn model(width: u16, height: u16, colour: bool) -> Model {
     model
 }
 
-fn drawn(model: &Model, width: u16, height: u16) -> Terminal<TestBackend> {
+fn drawn(model: &mut Model, width: u16, height: u16) -> Terminal<TestBackend> {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
     terminal.draw(|frame| draw(model, frame)).unwrap();
     terminal
 }
 
-fn shown(model: &Model, width: u16, height: u16) -> String {
+fn shown(model: &mut Model, width: u16, height: u16) -> String {
     drawn(model, width, height).backend().to_string()
 }
 
 #[test]
 fn a_usual_terminal() {
-    insta::assert_snapshot!(shown(&model(80, 24, true), 80, 24));
+    insta::assert_snapshot!(shown(&mut model(80, 24, true), 80, 24));
 }
 
 #[test]
 fn a_large_terminal() {
-    insta::assert_snapshot!(shown(&model(120, 40, true), 120, 40));
+    insta::assert_snapshot!(shown(&mut model(120, 40, true), 120, 40));
 }
 
 #[test]
 fn a_terminal_that_is_too_small_gets_one_sentence() {
-    insta::assert_snapshot!(shown(&model(20, 5, true), 20, 5));
+    insta::assert_snapshot!(shown(&mut model(20, 5, true), 20, 5));
     // One that has no place at all is no reason to fail.
-    drawn(&model(0, 0, true), 0, 0);
+    drawn(&mut model(0, 0, true), 0, 0);
     // At its least size it is drawn.
-    assert!(shown(&model(60, 10, true), 60, 10).contains("risk.score"));
+    assert!(shown(&mut model(60, 10, true), 60, 10).contains("risk.score"));
     for (width, height) in [(59, 10), (60, 9), (1, 1), (2, 1)] {
-        let screen = shown(&model(width, height, true), width, height);
+        let screen = shown(&mut model(width, height, true), width, height);
         assert!(!screen.contains("risk.score"), "{screen}");
+    }
+}
+
+#[test]
+fn the_size_is_that_of_the_frame() {
+    // A terminal may be made larger before anything listens for that.
+    let mut late = model(20, 24, true);
+    for width in [100, 80] {
+        assert_eq!(shown(&mut late, width, 24), shown(&mut model(width, 24, true), width, 24));
     }
 }
 
@@ -107,26 +116,26 @@ fn a_terminal_that_is_too_small_gets_one_sentence() {
 fn the_help_and_what_is_typed() {
     let mut model = model(80, 24, true);
     model.press(Key::Char('?'));
-    insta::assert_snapshot!(shown(&model, 80, 24));
+    insta::assert_snapshot!(shown(&mut model, 80, 24));
     model.press(Key::Esc);
     for key in "/needle 日本".chars() {
         model.press(Key::Char(key));
     }
-    let screen = shown(&model, 80, 24);
+    let screen = shown(&mut model, 80, 24);
     assert!(screen.contains("/needle 日本"), "{screen}");
 }
 
 #[test]
 fn nothing_depends_on_colour() {
-    let (with, without) = (model(80, 24, true), model(80, 24, false));
-    assert_eq!(shown(&with, 80, 24), shown(&without, 80, 24));
-    let colours = |model: &Model| {
+    let (mut with, mut without) = (model(80, 24, true), model(80, 24, false));
+    assert_eq!(shown(&mut with, 80, 24), shown(&mut without, 80, 24));
+    let colours = |model: &mut Model| {
         let terminal = drawn(model, 80, 24);
         let cells = terminal.backend().buffer().content().to_vec();
         cells.iter().filter(|cell| cell.fg != Color::Reset || cell.bg != Color::Reset).count()
     };
-    assert_eq!(colours(&without), 0);
-    assert!(colours(&with) > 0);
+    assert_eq!(colours(&mut without), 0);
+    assert!(colours(&mut with) > 0);
 }
 
 /// What would steer a terminal, or could not be seen.
@@ -147,24 +156,24 @@ fn no_escape_of_another_party_reaches_the_terminal() {
     model.say(Tone::Bad, ESCAPES);
     let (row, tab) = model.wanted().unwrap();
     model.show(row, tab, page());
-    let terminal = drawn(&model, 80, 24);
+    let terminal = drawn(&mut model, 80, 24);
     assert_eq!(hidden(&terminal), Vec::<String>::new());
     let screen = terminal.backend().to_string();
     assert!(screen.contains("\\u{1b}]0;OWNED\\u{7}"), "what is hidden is shown escaped:\n{screen}");
     // What a person pastes into the search is no better.
     model.press(Key::Char('/'));
     ESCAPES.chars().for_each(|one| drop(model.press(Key::Char(one))));
-    assert_eq!(hidden(&drawn(&model, 80, 24)), Vec::<String>::new());
+    assert_eq!(hidden(&drawn(&mut model, 80, 24)), Vec::<String>::new());
 }
 
 #[test]
 fn a_long_message_is_shown_to_its_end() {
     let mut model = model(80, 24, true);
     model.say(Tone::Bad, &format!("{}the end of it", "a long error ".repeat(20)));
-    let screen = shown(&model, 80, 24);
+    let screen = shown(&mut model, 80, 24);
     assert!(screen.contains("the end of it"), "{screen}");
     model.press(Key::Down);
-    assert!(!shown(&model, 80, 24).contains("the end of it"), "the next key takes it away");
+    assert!(!shown(&mut model, 80, 24).contains("the end of it"), "the next key takes it away");
 }
 
 #[test]
@@ -188,9 +197,9 @@ fn arrows_move_the_outline_or_the_page() {
     model.press(Key::Down);
     model.press(Key::PageDown);
     assert_eq!(model.selected(), 0, "the page moves, not the outline");
-    assert!(!shown(&model, 80, 24).contains("81c2"));
+    assert!(!shown(&mut model, 80, 24).contains("81c2"));
     model.press(Key::Home);
-    assert!(shown(&model, 80, 24).contains("81c2"));
+    assert!(shown(&mut model, 80, 24).contains("81c2"));
     assert_eq!(model.wanted(), None);
     model.press(Key::BackTab);
     assert_eq!(model.wanted(), Some((0, Tab::Compare)));
@@ -242,7 +251,7 @@ fn keys_that_need_more_than_the_screen_are_wishes() {
     }
     model.select(0);
     assert_eq!(model.press(Key::Char('f')), None, "a step has no outcome of its own");
-    assert!(shown(&model, 80, 24).contains("select an operation first"));
+    assert!(shown(&mut model, 80, 24).contains("select an operation first"));
     model.press(Key::Char('c'));
     assert_eq!(model.press(Key::Char('q')), None, "it is typed");
     assert_eq!(model.press(Key::Interrupt), Some(Wish::Quit));
@@ -283,12 +292,11 @@ proptest! {
         model.set_rows(rows().into_iter().take(kept).collect());
         for (key, width, height) in keys {
             model.press(key);
-            model.resize(width, height);
             if let Some((row, tab)) = model.wanted() {
                 model.show(row, tab, page());
             }
             prop_assert!(model.selected() < kept.max(1));
-            prop_assert_eq!(hidden(&drawn(&model, width, height)), Vec::<String>::new());
+            prop_assert_eq!(hidden(&drawn(&mut model, width, height)), Vec::<String>::new());
         }
     }
 }

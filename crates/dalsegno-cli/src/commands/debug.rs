@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use dalsegno_debugger::{Key, Tone, Wish};
 
 use self::debugger::Debugger;
-use self::screen::{Event, Screen};
+use self::screen::Screen;
 use super::journal::Kept;
 use super::{Context, select};
 use crate::args::DebugArgs;
@@ -40,7 +40,6 @@ pub(super) async fn debug(args: &DebugArgs, context: &mut Context<'_>) -> Result
     let mut debugger = Debugger::open(journal, run, args.step, colour).await?;
     let is_told = told().map_err(|source| Error::Signals { source })?;
     let mut screen = Screen::enter().map_err(|source| Error::Screen { source })?;
-    debugger.resize(screen.size());
     let ended = drive(&mut debugger, &mut screen, &is_told, context).await;
     drop(screen);
     if let Some(forked) = debugger.forked() {
@@ -71,10 +70,10 @@ async fn drive(
     let failed = |source| Error::Screen { source };
     loop {
         debugger.turn_page().await;
-        screen.draw(debugger.model()).map_err(failed)?;
+        screen.draw(debugger.model_mut()).map_err(failed)?;
         let wait = if debugger.has_work() { Duration::ZERO } else { LOOK };
         match tokio::task::block_in_place(|| screen.next(wait)).map_err(failed)? {
-            Some(Event::Key(key)) => {
+            Some(key) => {
                 if !screen.is_large_enough() && matches!(key, Key::Char('q')) {
                     return Ok(Exit::Done);
                 }
@@ -82,7 +81,6 @@ async fn drive(
                     return Ok(exit);
                 }
             }
-            Some(Event::Resize) => debugger.resize(screen.size()),
             None => {
                 let begun = Instant::now();
                 while debugger.has_work() && begun.elapsed() < SLICE {
@@ -110,7 +108,6 @@ async fn grant(
         Some(Wish::Quit) => return Ok(Some(Exit::Done)),
         Some(Wish::Suspend) => {
             screen.suspend().map_err(failed)?;
-            debugger.resize(screen.size());
             return Ok(None);
         }
         Some(Wish::Search(text)) => {
@@ -125,11 +122,7 @@ async fn grant(
         Some(Wish::Back) => debugger.back().await,
         Some(Wish::Cause(row)) => debugger.cause(row).await,
         Some(Wish::Compare(other)) => debugger.compare(&other).await,
-        Some(Wish::Fork(row)) => {
-            let forked = edit::fork(row, debugger, screen, context).await;
-            debugger.resize(screen.size());
-            forked
-        }
+        Some(Wish::Fork(row)) => edit::fork(row, debugger, screen, context).await,
     };
     if let Err(error) = granted {
         // It is said at the bottom, and the screen stays.

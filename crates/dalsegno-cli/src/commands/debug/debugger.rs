@@ -56,7 +56,7 @@ impl Debugger {
         let mut debugger = Self {
             journal,
             walk,
-            model: Model::new(80, 24, colour),
+            model: Model::new(colour),
             rows: Vec::new(),
             rows_read: 0,
             scene: None,
@@ -80,8 +80,8 @@ impl Debugger {
         Ok(debugger)
     }
 
-    pub(super) fn model(&self) -> &Model {
-        &self.model
+    pub(super) fn model_mut(&mut self) -> &mut Model {
+        &mut self.model
     }
 
     pub(super) fn run(&self) -> RunId {
@@ -91,10 +91,6 @@ impl Debugger {
     /// The last run that was forked.
     pub(super) fn forked(&self) -> Option<RunId> {
         self.forked
-    }
-
-    pub(super) fn resize(&mut self, (width, height): (u16, u16)) {
-        self.model.resize(width, height);
     }
 
     pub(super) fn press(&mut self, key: Key) -> Option<Wish> {

@@ -9,19 +9,11 @@ use dalsegno_debugger::{HEIGHT_MIN, Key, Model, WIDTH_MIN, draw};
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::cursor::{Hide, Show};
-use ratatui::crossterm::event::{self, KeyCode, KeyEventKind, KeyModifiers};
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+use ratatui::crossterm::execute;
 use ratatui::crossterm::terminal::{
     EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
 };
-use ratatui::crossterm::{event::Event as Input, execute};
-
-/// What happens at a terminal.
-pub(super) enum Event {
-    /// A key was pressed.
-    Key(Key),
-    /// It has another size.
-    Resize,
-}
 
 /// A terminal that shows a screen. It is as it was before when this is dropped, and when the process panics.
 pub(super) struct Screen {
@@ -47,32 +39,25 @@ impl Screen {
         Ok(Self { terminal })
     }
 
-    /// Its columns and lines.
-    pub(super) fn size(&self) -> (u16, u16) {
-        self.terminal.size().map_or((0, 0), |size| (size.width, size.height))
-    }
-
     /// Says whether the screen fits.
     pub(super) fn is_large_enough(&self) -> bool {
-        let (width, height) = self.size();
-        width >= WIDTH_MIN && height >= HEIGHT_MIN
+        self.terminal.size().is_ok_and(|size| size.width >= WIDTH_MIN && size.height >= HEIGHT_MIN)
     }
 
-    /// Draws the screen.
-    pub(super) fn draw(&mut self, model: &Model) -> io::Result<()> {
+    /// Draws the screen, in the size that the terminal has now.
+    pub(super) fn draw(&mut self, model: &mut Model) -> io::Result<()> {
         self.terminal.draw(|frame| draw(model, frame)).map(drop)
     }
 
-    /// Waits for the next event, but not longer than this.
-    pub(super) fn next(&self, wait: Duration) -> io::Result<Option<Event>> {
+    /// Waits for the next key, but not longer than this. Another size of the terminal ends the wait: it is to be drawn anew.
+    pub(super) fn next(&self, wait: Duration) -> io::Result<Option<Key>> {
         if !event::poll(wait)? {
             return Ok(None);
         }
         Ok(match event::read()? {
-            Input::Key(pressed) if pressed.kind != KeyEventKind::Release => {
-                key(pressed.code, pressed.modifiers).map(Event::Key)
+            Event::Key(pressed) if pressed.kind != KeyEventKind::Release => {
+                key(pressed.code, pressed.modifiers)
             }
-            Input::Resize(..) => Some(Event::Resize),
             _ => None,
         })
     }
