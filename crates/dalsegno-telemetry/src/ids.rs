@@ -84,6 +84,12 @@ impl SpanId {
         Self::derive("dalsegno telemetry span of an attempt", &parts)
     }
 
+    /// The span of a turn of a call, which began with that news of the record `seq`.
+    pub fn of_turn(run: RunId, seq: u64, place: u32) -> Self {
+        let parts: [&[u8]; 3] = [run.as_bytes(), &seq.to_be_bytes(), &place.to_be_bytes()];
+        Self::derive("dalsegno telemetry span of a turn", &parts)
+    }
+
     /// The span of an outcome that came too late, with the record `seq`.
     pub fn of_late(run: RunId, operation: OperationId, seq: u64) -> Self {
         let parts: [&[u8]; 3] = [run.as_bytes(), operation.as_bytes(), &seq.to_be_bytes()];
@@ -106,17 +112,19 @@ mod tests {
             SpanId::of_operation(run, operation).to_string(),
             SpanId::of_attempt(run, operation, 1, 4).to_string(),
             SpanId::of_late(run, operation, 4).to_string(),
+            SpanId::of_turn(run, 4, 1).to_string(),
         ];
         // A collector that knows a run by these ids must know it again after an update.
         assert_eq!(ids, PINNED);
     }
 
-    const PINNED: [&str; 6] = [
+    const PINNED: [&str; 7] = [
         "4c00573a1b53ab9c98d4694eb37e8666",
         "98dd58a1bf0ed056",
         "8245c9511c19d6ed",
         "db141bda28396129",
         "833acf632a9cb094",
         "cee60dc4b69a7c5c",
+        "04f280c09eb9add7",
     ];
 }

@@ -53,6 +53,8 @@ names! {
     GEN_AI_REQUEST_TEMPERATURE = "gen_ai.request.temperature";
     /// Why the reply ended.
     GEN_AI_RESPONSE_FINISH_REASONS = "gen_ai.response.finish_reasons";
+    /// The provider's id of a response in a call.
+    GEN_AI_RESPONSE_ID = "gen_ai.response.id";
     /// The system prompt. Content.
     GEN_AI_SYSTEM_INSTRUCTIONS = "gen_ai.system_instructions";
     /// What a tool was called with. Content.
@@ -110,6 +112,8 @@ names! {
     DALSEGNO_DEPTH = "dalsegno.depth";
     /// The digest of a tool server's module.
     DALSEGNO_DIGEST = "dalsegno.digest";
+    /// Who ended a call: `caller`, `agent` or `provider`.
+    DALSEGNO_ENDED_BY = "dalsegno.ended_by";
     /// Which of the agent's models: 0 for its own, then its fallbacks.
     DALSEGNO_FALLBACK = "dalsegno.fallback";
     /// What must be answered: `approval`, `input` or `in_doubt`.
@@ -150,7 +154,8 @@ names! {
     DALSEGNO_COUNT = "dalsegno.count";
     /// A signal: `cancel` or `deadline`.
     DALSEGNO_SIGNAL = "dalsegno.signal";
-    /// How it ended: `completed`, `failed`, `cancelled`, `handed_off`; for an operation `resolved` or `abandoned`.
+    /// How it ended: `completed`, `failed`, `cancelled`, `handed_off`; for an operation `resolved` or `abandoned`; for a response in a
+    /// call `completed`, `interrupted`, `failed` or `lost`.
     DALSEGNO_STATUS = "dalsegno.status";
     /// The step, from 1.
     DALSEGNO_STEP = "dalsegno.step";
@@ -208,4 +213,10 @@ names! {
     EVENT_RESUMED = "dalsegno.resumed";
     /// Another agent goes on.
     EVENT_HANDED_OFF = "dalsegno.handed_off";
+    /// The connection to the live model of a call was lost.
+    EVENT_LINE_LOST = "dalsegno.line_lost";
+    /// The call is connected to its live model again.
+    EVENT_LINE_ATTACHED = "dalsegno.line_attached";
+    /// The call is over.
+    EVENT_CALL_ENDED = "dalsegno.call_ended";
 }

@@ -141,6 +141,11 @@ pub enum Subject {
         /// The step, from 1.
         step: u64,
     },
+    /// A turn of the call that a run is: of the caller, or a response of the live model.
+    Turn {
+        /// The run.
+        run: RunId,
+    },
     /// An operation.
     Operation(OperationFacts),
     /// One of an operation's several attempts.

@@ -7,8 +7,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use dalsegno_core::{
-    AgentConfig, FailureCode, Gate, Mind, ModelCompletion, ModelMind, ModelSettings, Outcome, Price, Purpose,
-    Request, Reserved, Timestamp, ToolCall, ToolChoice,
+    AgentConfig, CallRequest, EndedBy, FailureCode, Gate, LiveNews, LiveTokens, Mind, ModelCompletion,
+    ModelMind, ModelSettings, Outcome, Price, Purpose, Request, Reserved, ResponseEnd, Timestamp, ToolCall,
+    ToolChoice,
 };
 use dalsegno_store::{AttemptCause, Body, Created, MemoryStore, NewRun, Owner, Parent, Record, Start, Store};
 use dalsegno_telemetry::{
@@ -139,6 +140,77 @@ fn what_its_run_ended_without_is_abandoned_and_its_late_outcome_has_a_span() {
     let late = named(&spans, "late execute_tool risk.record");
     assert_eq!(late.parent, Some(tool.id));
     assert_eq!(late.status, Status::Error("indeterminate".into()));
+}
+
+#[test]
+fn the_turns_of_a_call_are_spans_of_its_run() {
+    let began = |response: &str| LiveNews::ResponseBegan { response: response.into(), command: None };
+    let ended = |response: &str, end| LiveNews::ResponseEnded { response: response.into(), end };
+    let asked = LiveNews::Asked {
+        response: "a".into(),
+        call: CallRequest {
+            call_id: "c1".into(),
+            name: "risk__score".into(),
+            arguments: "{}".into(),
+            validation: None,
+        },
+    };
+    let tokens = LiveTokens { input: 70, output: 30, cost_nano_usd: Some(9), ..LiveTokens::default() };
+    let conversed = |news: &[LiveNews]| Body::Conversed { news: news.to_vec() };
+    let mut journal = TestJournal::root();
+    journal
+        .of_run(conversed(&[LiveNews::Connected, LiveNews::SpeechStarted]))
+        .of_run(conversed(&[
+            LiveNews::SpeechStopped,
+            LiveNews::Heard { text: "A table?".into() },
+            began("a"),
+        ]))
+        .of_run(conversed(&[asked]))
+        .of(operation(1), requested(1, 0, "tool `risk.score`", Start::Now))
+        .of_run(conversed(&[
+            LiveNews::Counted { response: "a".into(), tokens },
+            ended("a", ResponseEnd::Completed),
+        ]))
+        .of(operation(1), resolved(outcome("tool"), 1))
+        .of_run(conversed(&[began("b"), LiveNews::Said { text: "At eight.".into(), heard_ms: None }]))
+        .of_run(conversed(&[LiveNews::Lost { reason: CANARY.into() }]))
+        .of_run(conversed(&[LiveNews::Attached, began("c"), LiveNews::SpeechStarted]))
+        .of_run(conversed(&[ended("c", ResponseEnd::Interrupted), ended("b", ResponseEnd::Completed)]))
+        .of_run(conversed(&[LiveNews::Ended { by: EndedBy::Caller, reason: CANARY.into() }]))
+        .completed();
+    let options = ProjectorOptions { content: Content::DEFAULT_ON, ..ProjectorOptions::default() };
+    let spans = feed(Projector::new(run(1), Arc::new(options), None), &journal.records);
+    oracle::check(run(1), &journal.records, &spans);
+    let names = names(&spans);
+    assert_eq!(
+        names,
+        [
+            "caller",
+            "chat",
+            "execute_tool risk.score",
+            "chat",
+            "chat",
+            "caller",
+            "step 1",
+            "invoke_agent triage"
+        ]
+    );
+    let of = |place: usize, attribute: &str| match spans[place].attribute(attribute) {
+        Some(Value::Text(text)) => text.clone(),
+        Some(Value::Texts(texts)) => texts.join(" "),
+        Some(Value::Number(number)) => number.to_string(),
+        other => format!("{other:?}"),
+    };
+    assert_eq!(of(1, semconv::GEN_AI_RESPONSE_FINISH_REASONS), "tool_call");
+    assert_eq!(of(1, semconv::GEN_AI_USAGE_INPUT_TOKENS), "70");
+    assert!(of(1, semconv::GEN_AI_INPUT_MESSAGES).contains("A table?"));
+    assert!(of(3, semconv::GEN_AI_OUTPUT_MESSAGES).contains("At eight."));
+    let statuses = [1, 3, 4].map(|place| of(place, semconv::DALSEGNO_STATUS));
+    assert_eq!(statuses, ["completed", "lost", "interrupted"]);
+    assert_eq!(spans[3].status, Status::Error("lost".into()));
+    let call = named(&spans, "invoke_agent triage");
+    let told = [semconv::EVENT_LINE_LOST, semconv::EVENT_LINE_ATTACHED, semconv::EVENT_CALL_ENDED];
+    assert_eq!(events(call), told);
 }
 
 #[test]

@@ -25,6 +25,7 @@ fn the_names_are_those_of_the_pinned_release() {
         theirs::GEN_AI_REQUEST_MODEL,
         theirs::GEN_AI_REQUEST_TEMPERATURE,
         theirs::GEN_AI_RESPONSE_FINISH_REASONS,
+        theirs::GEN_AI_RESPONSE_ID,
         theirs::GEN_AI_SYSTEM_INSTRUCTIONS,
         theirs::GEN_AI_TOOL_CALL_ARGUMENTS,
         theirs::GEN_AI_TOOL_CALL_RESULT,

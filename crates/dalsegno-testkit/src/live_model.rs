@@ -13,6 +13,7 @@ mod webhook;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
@@ -98,6 +99,17 @@ pub struct LiveBook {
     pub telephones: BTreeMap<String, LiveTelephone>,
     /// The items that were cut, each with the milliseconds that were heard of it.
     pub truncated: Vec<(String, u64)>,
+    /// How long the live model waited for tools, whenever it was then asked to speak.
+    pub waits: Vec<LiveWait>,
+}
+
+/// How long a live model waited for a tool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LiveWait {
+    /// From the last of the arguments to the output.
+    pub output: Duration,
+    /// From the last of the arguments to the wish for the next response.
+    pub response: Duration,
 }
 
 /// What comes of a transfer that the provider is asked for.
@@ -341,6 +353,8 @@ async fn is_control(stream: &TcpStream) -> bool {
 
 #[expect(clippy::result_large_err, reason = "the library refuses connections by this type")]
 async fn serve(stream: TcpStream, shared: Arc<Shared>) -> Result<(), tokio_tungstenite::tungstenite::Error> {
+    // It sends many small frames, each of which is to arrive at once.
+    stream.set_nodelay(true)?;
     if is_control(&stream).await {
         // A client that goes away has no answer.
         let _ = control::answer(stream, &shared).await;

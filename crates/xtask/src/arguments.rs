@@ -50,8 +50,8 @@ Commands:
                        the types of `openai`, `anthropic` and `botocore`
     --only <ROW>       Only the rows with this in their name
     --json             One JSON document instead of the table
-  realtime             Check the frames of calls against the types of `openai`, hold a call by its client at a provider of our
-                       own, and one by the command at aimock
+  realtime             Check the frames of calls against the types of `openai`, hold a call by the command at aimock, and the
+                       same one by clients of others and by the command at a provider of our own, which measures them
   small-model          Compare agents with `dalsegno eval` and a real model of 135 million parameters on this machine: two
                        equal ones, and two that differ; needs x86-64 Linux, and a processor with AVX-512
     --comparisons <N>  So many of each instead of 6

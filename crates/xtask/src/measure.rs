@@ -81,23 +81,23 @@ pub(crate) fn wires(arguments: &[OsString]) -> anyhow::Result<()> {
     perform(&mut table)
 }
 
-/// Checks the frames of calls against the types of the official SDK, and holds calls with its client and at aimock.
+/// Checks the frames of calls against the types of the official SDK, and holds calls with what others wrote and at aimock.
 ///
 /// # Errors
 /// A frame does not fit, a call could not be held, or something could not be installed or built.
 pub(crate) fn realtime() -> anyhow::Result<()> {
-    let folder = root().join("target/wires");
-    fs::create_dir_all(&folder).with_context(|| format!("cannot make `{}`", folder.display()))?;
-    let node = packages::node(&folder)?;
-    let aimock = packages::aimock(&folder, &node)?;
-    let python = packages::model_sdks(&folder)?;
+    let (wires, voices) = (root().join("target/wires"), root().join("target/voices"));
+    fs::create_dir_all(&wires).with_context(|| format!("cannot make `{}`", wires.display()))?;
+    let node = packages::node(&wires)?;
+    let aimock = packages::aimock(&wires, &node)?;
+    packages::voices(&voices, &node)?;
     eprintln!("building …");
     let parts = ["--workspace", "--bin", "dalsegno", "--example", "realtime"];
-    perform(cargo().args(["build", "--locked", "--quiet"]).args(parts))?;
-    let debug = target()?.join("debug");
-    let mut calls = Command::new(debug.join("examples").join(program("realtime")));
-    calls.current_dir(root()).arg("--dalsegno").arg(debug.join(program("dalsegno")));
-    calls.arg("--node").arg(&node.program).arg("--aimock").arg(aimock).arg("--python").arg(python);
+    perform(cargo().args(["build", "--release", "--locked", "--quiet"]).args(parts))?;
+    let release = target()?.join("release");
+    let mut calls = Command::new(release.join("examples").join(program("realtime")));
+    calls.current_dir(root()).arg("--dalsegno").arg(release.join(program("dalsegno")));
+    calls.arg("--node").arg(&node.program).arg("--aimock").arg(aimock).arg("--voices").arg(voices);
     perform(&mut calls)
 }
 

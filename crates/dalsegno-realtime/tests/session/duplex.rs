@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 use crate::settings;
 
 /// A session, its clock, and all that came out of it.
-struct Line {
+pub(crate) struct Line {
     session: DuplexSession,
     now: u64,
-    sent: Vec<Value>,
+    pub(crate) sent: Vec<Value>,
     news: Vec<LiveNews>,
     closed: bool,
 }
@@ -23,7 +23,7 @@ impl Line {
         Self::of(settings, Backend::Hosted { model: "gpt-5.2".into() })
     }
 
-    fn of(settings: Settings, backend: Backend) -> Self {
+    pub(crate) fn of(settings: Settings, backend: Backend) -> Self {
         let session = DuplexSession::new(Settings { outlives: true, ..settings }, backend);
         Self { session, now: 0, sent: Vec::new(), news: Vec::new(), closed: false }
     }
@@ -36,7 +36,7 @@ impl Line {
         line
     }
 
-    fn attach(&mut self) {
+    pub(crate) fn attach(&mut self) {
         let output = self.session.attached(self.now);
         self.put(output);
         assert!(!self.session.is_open(), "whether it is there shows when it answers");
@@ -50,7 +50,7 @@ impl Line {
         self.closed |= close;
     }
 
-    fn frame(&mut self, frame: Value) {
+    pub(crate) fn frame(&mut self, frame: Value) {
         let output = self.session.frame(self.now, &frame.to_string());
         self.put(output);
     }
@@ -60,7 +60,7 @@ impl Line {
         self.frame(json!({ "type": "response.event", "event": event, "delegation_id": "d1" }));
     }
 
-    fn command(&mut self, id: u8, kind: CommandKind) -> OperationId {
+    pub(crate) fn command(&mut self, id: u8, kind: CommandKind) -> OperationId {
         let id = OperationId::from_bytes([id; 16]);
         let output = self.session.command(self.now, &LiveCommand { id, kind });
         self.put(output);
@@ -79,7 +79,7 @@ impl Line {
         }
     }
 
-    fn wait(&mut self, millis: u64) {
+    pub(crate) fn wait(&mut self, millis: u64) {
         self.now += millis;
         let output = self.session.tick(self.now);
         self.put(output);
@@ -105,6 +105,16 @@ fn respond(instructions: Option<&str>) -> CommandKind {
 fn called(call_id: &str) -> Value {
     json!({ "type": "response.output_item.done", "output_index": 0, "item": {
         "type": "function_call", "id": "fc", "status": "completed", "call_id": call_id, "name": "book__find", "arguments": "{}" } })
+}
+
+#[test]
+fn every_frame_of_the_provider_is_known() {
+    for frame in include_str!("../frames/live-taken.jsonl").lines() {
+        let mut line = Line::open();
+        let _ = line.session.frame(1, frame);
+        let counts = line.session.counts();
+        assert_eq!((counts.garbage, counts.unknown), (0, 0), "{frame}");
+    }
 }
 
 #[test]

@@ -138,7 +138,7 @@ impl Metrics {
                 let labels = AttemptLabels { kind: attempt.kind.as_str(), code: attempt.code.unwrap_or(OK) };
                 inner.attempts.get_or_create(&labels).inc();
             }
-            Subject::Step { .. } => {}
+            Subject::Step { .. } | Subject::Turn { .. } => {}
         }
     }
 

@@ -3,6 +3,7 @@
 mod asked;
 mod open;
 mod outcome;
+mod talk;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use dalsegno_store::{Body, NewRecord, Record, RecordKind, Start, Started};
 
 use self::asked::{Asked, Asking};
 use self::open::{Ending, Open};
+use self::talk::{Moment, Talk};
 use crate::content::Content;
 use crate::ids::{SpanId, TraceId};
 use crate::semconv as name;
@@ -109,6 +111,8 @@ struct State {
     shared: Shared,
     span: Span,
     step: Option<OpenStep>,
+    /// The turns of the call that the run is, if it is one.
+    talk: Talk,
     /// How many steps there were.
     steps: u64,
     /// The last of the agent's models that was asked.
@@ -263,6 +267,7 @@ impl Projector {
             shared,
             span,
             step: None,
+            talk: Talk::default(),
             steps: 0,
             fallback: 0,
             suspended: false,
@@ -354,8 +359,15 @@ impl State {
             }
             // It says what the run may use, and nothing that happened to it.
             Body::Narrowed { .. } | Body::Inherited(_) => {}
-            // The spans of a call are those of its operations.
-            Body::Conversed { .. } => {}
+            Body::Conversed { news } => {
+                for (place, news) in (0..).zip(news) {
+                    let happened =
+                        self.talk.observe(&self.shared, Moment { seq, place, at }, news, &mut spans);
+                    if let Some(SpanEvent { at, name, attributes }) = happened {
+                        self.event(at, name, attributes);
+                    }
+                }
+            }
             Body::Rebound { server, digest } => {
                 let attributes = vec![
                     (name::DALSEGNO_SERVER, server.as_str().into()),
@@ -483,6 +495,7 @@ impl State {
         spans: &mut Vec<Span>,
     ) {
         self.leave_step(at, spans);
+        self.talk.close(&self.shared, at, spans);
         self.ended = true;
         let content = self.shared.options.content;
         let span = &mut self.span;

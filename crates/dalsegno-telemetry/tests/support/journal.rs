@@ -2,8 +2,9 @@
 
 use dalsegno_core::{
     AgentRequest, AgentResponse, AgentReturn, Answer, CallRequest, Digest, EffectClass, Failure, FailureCode,
-    Gate, MemoryCreated, MemoryHit, MemoryTraversal, ModelReply, OperationId, Outcome, ReplyPart, RunError,
-    RunErrorCode, RunId, Signal, Status, StopReason, Timestamp, TokenDetails, ToolReturn, Usage, Validation,
+    Gate, LiveNews, LiveTokens, MemoryCreated, MemoryHit, MemoryTraversal, ModelReply, OperationId, Outcome,
+    ReplyPart, ResponseEnd, RunError, RunErrorCode, RunId, Signal, Status, StopReason, Timestamp,
+    TokenDetails, ToolReturn, Usage, Validation,
 };
 use dalsegno_store::{AttemptCause, Body, NewRecord, Parent, Start, Started, WaitingFor};
 use serde_json::json;
@@ -297,6 +298,38 @@ fn fate(label: &str, step: u64, place: u32, dice: &mut Dice) -> Vec<Body> {
     bodies
 }
 
+/// Something that happens in a call, in any order.
+fn news(dice: &mut Dice) -> LiveNews {
+    let ends = [ResponseEnd::Completed, ResponseEnd::Interrupted, ResponseEnd::Failed];
+    match dice.below(13) {
+        0 => LiveNews::SpeechStarted,
+        1 => LiveNews::SpeechStopped,
+        2 => LiveNews::Heard { text: CANARY.into() },
+        3 => LiveNews::Said { text: CANARY.into(), heard_ms: None },
+        4..=6 => LiveNews::ResponseBegan { response: some_response(dice), command: None },
+        7 => LiveNews::Counted {
+            response: some_response(dice),
+            tokens: LiveTokens { input: 70, output: 30, cost_nano_usd: Some(9), ..LiveTokens::default() },
+        },
+        8 => LiveNews::Asked {
+            response: some_response(dice),
+            call: CallRequest {
+                call_id: CANARY.into(),
+                name: "risk__score".into(),
+                arguments: CANARY.into(),
+                validation: None,
+            },
+        },
+        9 | 10 => LiveNews::ResponseEnded { response: some_response(dice), end: ends[dice.below(3)] },
+        11 => LiveNews::Lost { reason: CANARY.into() },
+        _ => LiveNews::Attached,
+    }
+}
+
+fn some_response(dice: &mut Dice) -> String {
+    format!("response-{}", dice.below(3))
+}
+
 /// A journal of everything that can happen, by a seed.
 pub(crate) fn generate(seed: u64) -> Vec<NewRecord> {
     let dice = &mut Dice::new(seed);
@@ -358,6 +391,10 @@ pub(crate) fn generate(seed: u64) -> Vec<NewRecord> {
                 }
                 1 => {
                     journal.of_run(Body::Rebound { server: "risk".into(), digest: "abc".into() });
+                }
+                2..=5 => {
+                    let news = (0..=dice.below(4)).map(|_| news(dice)).collect();
+                    journal.of_run(Body::Conversed { news });
                 }
                 _ => {}
             }

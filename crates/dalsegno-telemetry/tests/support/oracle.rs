@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use dalsegno_core::{OperationId, RunId};
+use dalsegno_core::{LiveNews, OperationId, RunId};
 use dalsegno_store::{Body, NewRecord, Start};
 use dalsegno_telemetry::{Span, SpanId, Subject, TraceId};
 
@@ -83,6 +83,7 @@ pub(crate) fn expected(run: RunId, records: &[NewRecord]) -> BTreeMap<SpanId, (O
     if let Some(end) = end {
         spans.insert(SpanId::of_run(run), (None, at(0), at(end).max(at(0))));
     }
+    turns(run, records, end, &mut spans);
     for (place, record) in records.iter().enumerate() {
         if let (Body::Late { .. }, Some(operation)) = (&record.body, record.operation) {
             let id = SpanId::of_late(run, operation, place as u64);
@@ -92,6 +93,49 @@ pub(crate) fn expected(run: RunId, records: &[NewRecord]) -> BTreeMap<SpanId, (O
         }
     }
     spans
+}
+
+/// The turns of a call.
+fn turns(
+    run: RunId,
+    records: &[NewRecord],
+    end: Option<usize>,
+    spans: &mut BTreeMap<SpanId, (Option<SpanId>, u64, u64)>,
+) {
+    let mut news = Vec::new();
+    for (seq, record) in (0..).zip(records) {
+        let Body::Conversed { news: told } = &record.body else { continue };
+        news.extend((0..).zip(told).map(|(place, one)| (seq, place, record.at.as_millis(), one)));
+    }
+    let over = |one: &LiveNews| matches!(one, LiveNews::Lost { .. } | LiveNews::Ended { .. });
+    for (index, (seq, place, at, begun)) in news.iter().enumerate() {
+        let (mut before, mut after) = (news[..index].iter().rev(), news[index + 1..].iter());
+        let stop = match begun {
+            LiveNews::SpeechStarted => {
+                let next = after.find(|(.., one)| {
+                    matches!(one, LiveNews::SpeechStarted | LiveNews::SpeechStopped) || over(one)
+                });
+                if next.is_some_and(|(.., one)| matches!(one, LiveNews::SpeechStarted)) {
+                    continue;
+                }
+                next
+            }
+            LiveNews::ResponseBegan { response, .. } => {
+                let ends = |one: &LiveNews| matches!(one, LiveNews::ResponseEnded { response: other, .. } if other == response);
+                let begins = |one: &LiveNews| matches!(one, LiveNews::ResponseBegan { response: other, .. } if other == response);
+                let last = before.find(|(.., one)| begins(one) || ends(one) || over(one));
+                if last.is_some_and(|(.., one)| begins(one)) {
+                    continue;
+                }
+                after.find(|(.., one)| ends(one) || over(one))
+            }
+            _ => continue,
+        };
+        let stop = stop.map(|(_, _, at, _)| *at).or(end.map(|end| records[end].at.as_millis()));
+        if let Some(stop) = stop {
+            spans.insert(SpanId::of_turn(run, *seq, *place), (Some(SpanId::of_run(run)), *at, stop.max(*at)));
+        }
+    }
 }
 
 /// Compares spans with what must be there, one to one.

@@ -1,13 +1,15 @@
 """Checks frames against the official SDK.
 
-Takes the file with the frames that are sent and the file with those that are taken. Each must fit the SDK's type of its kind, and
-those that are sent must have no field that the type does not have.
+Takes the folder with the frames: for each API those that are sent and those that are taken. Each must fit the SDK's type of its kind,
+and those that are sent must have no field that the type does not have.
 """
 
 import json
 import sys
 from importlib.metadata import version
 
+from openai.types.live.connect_client_event import ConnectClientEvent
+from openai.types.live.connect_server_event import ConnectServerEvent
 from openai.types.realtime.realtime_client_event import RealtimeClientEvent
 from openai.types.realtime.realtime_server_event import RealtimeServerEvent
 from pydantic import TypeAdapter, ValidationError
@@ -67,9 +69,18 @@ def check(path, adapter, is_ours):
     print(f"{count} frames of {len(kinds)} kinds in {path.rsplit('/', 1)[-1]} were checked against openai {version('openai')}")
 
 
+FILES = [
+    ("sent.jsonl", RealtimeClientEvent, True),
+    ("taken.jsonl", RealtimeServerEvent, False),
+    ("live-sent.jsonl", ConnectClientEvent, True),
+    ("live-taken.jsonl", ConnectServerEvent, False),
+]
+
+
 def main():
-    sent, taken = sys.argv[1:]
-    wrong = [*check(sent, TypeAdapter(RealtimeClientEvent), True), *check(taken, TypeAdapter(RealtimeServerEvent), False)]
+    wrong = []
+    for name, types, is_ours in FILES:
+        wrong += check(f"{sys.argv[1]}/{name}", TypeAdapter(types), is_ours)
     for one in wrong:
         print(f"- {one}")
     sys.exit(1 if wrong else 0)

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use data_encoding::BASE64;
 use futures::{SinkExt as _, StreamExt as _};
@@ -12,7 +13,7 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::{Error, Message};
 
 use super::sound::{AGENT_MS, Heard, PIECE, Sound};
-use super::{LiveAnswer, LiveBook, LiveFault, Shared, calls};
+use super::{LiveAnswer, LiveBook, LiveFault, LiveWait, Shared, calls};
 use crate::voice_code;
 
 /// What stands in arguments for the id of the last call.
@@ -56,6 +57,8 @@ pub(super) struct Served {
     active: Option<Active>,
     /// What is heard over the socket, in a session whose sound comes over it.
     sound: Option<Box<Sound>>,
+    /// When the last call of a tool was asked for, and how long it then waited for its output.
+    asked: Option<(Instant, Option<Duration>)>,
 }
 
 /// Why a frame is refused: the code and the words.
@@ -74,7 +77,18 @@ impl Served {
         };
         let (instructions, tools) = (String::new(), Vec::new());
         let out = Out::Socket(Box::new(stream));
-        Self { out, answers: None, shared, number, count: 0, instructions, tools, active: None, sound: None }
+        Self {
+            out,
+            answers: None,
+            shared,
+            number,
+            count: 0,
+            instructions,
+            tools,
+            active: None,
+            sound: None,
+            asked: None,
+        }
     }
 
     /// The session of a call of a telephone, as it was accepted.
@@ -94,6 +108,7 @@ impl Served {
             tools: Vec::new(),
             active: None,
             sound: None,
+            asked: None,
         };
         served.take_session(accepted);
         served
@@ -366,6 +381,10 @@ impl Served {
                 self.send(json!({ "type": "session.updated", "session": self.shown() })).await?;
             }
             Some("conversation.item.create") => {
+                if let (Some((since, output)), true) = (&mut self.asked, frame["item"]["output"].is_string())
+                {
+                    *output = Some(since.elapsed());
+                }
                 let mut item = frame["item"].clone();
                 if !item["id"].is_string() {
                     item["id"] = self.id("item").into();
@@ -389,30 +408,67 @@ impl Served {
                 )
                 .await?;
             }
-            Some("response.create") => return self.begin(&frame["response"]).await,
+            Some("response.create") => {
+                if let Some((since, Some(output))) = self.asked.take() {
+                    self.shared.book().waits.push(LiveWait { output, response: since.elapsed() });
+                }
+                return self.begin(&frame["response"]).await;
+            }
             Some("response.cancel") => self.cancel().await?,
             _ => {}
         }
         Ok(true)
     }
 
-    async fn add(&mut self, mut item: Value) -> Result<(), Error> {
+    /// Puts an item into the conversation that is whole at once.
+    async fn add(&mut self, item: Value) -> Result<(), Error> {
+        let item = self.keep(item);
+        self.send(json!({ "type": "conversation.item.added", "previous_item_id": null, "item": item }))
+            .await?;
+        self.send(json!({ "type": "conversation.item.done", "previous_item_id": null, "item": item })).await
+    }
+
+    /// Puts an item into the book, as the conversation has it.
+    fn keep(&mut self, mut item: Value) -> Value {
         item["object"] = "realtime.item".into();
         if !item["status"].is_string() {
             item["status"] = "completed".into();
         }
-        {
-            let mut book = self.shared.book();
-            match &self.out {
-                Out::Socket(_) => book.items.push(item.clone()),
-                Out::Call(call, _) => {
-                    book.telephones.entry(call.clone()).or_default().items.push(item.clone());
-                }
+        let mut book = self.shared.book();
+        match &self.out {
+            Out::Socket(_) => book.items.push(item.clone()),
+            Out::Call(call, _) => {
+                book.telephones.entry(call.clone()).or_default().items.push(item.clone());
             }
         }
-        self.send(json!({ "type": "conversation.item.added", "previous_item_id": null, "item": item }))
-            .await?;
-        self.send(json!({ "type": "conversation.item.done", "previous_item_id": null, "item": item })).await
+        item
+    }
+
+    /// A response begins to make an item, of which nothing is known yet but what it will be.
+    async fn open(&mut self, response: &str, index: usize, mut item: Value) -> Result<(), Error> {
+        item["object"] = "realtime.item".into();
+        item["status"] = "in_progress".into();
+        self.send(
+            json!({ "type": "response.output_item.added", "response_id": response, "output_index": index,
+            "item": item }),
+        )
+        .await?;
+        self.send(json!({ "type": "conversation.item.added", "previous_item_id": null, "item": item })).await
+    }
+
+    /// The item is as it stays.
+    async fn close(&mut self, response: &str, index: usize, item: &Value) -> Result<(), Error> {
+        // A call that was cut is no item of the conversation.
+        if item["type"] != "function_call" || item["status"] == "completed" {
+            let kept = self.keep(item.clone());
+            let done = json!({ "type": "conversation.item.done", "previous_item_id": null, "item": kept });
+            self.send(done).await?;
+        }
+        self.send(
+            json!({ "type": "response.output_item.done", "response_id": response, "output_index": index,
+            "item": item }),
+        )
+        .await
     }
 
     async fn begin(&mut self, wish: &Value) -> Goes {
@@ -493,69 +549,89 @@ impl Served {
         let Some(Active { id, answer, spoken, .. }) = self.active.take() else { return Ok(()) };
         let is_cut = status != "completed";
         let of_item = if is_cut { "incomplete" } else { "completed" };
-        let mut output = Vec::new();
+        let mut output: Vec<Value> = Vec::new();
+        if !answer.text.is_empty() {
+            output.push(self.tell(&id, &answer.text, of_item, spoken).await?);
+        }
         for (name, arguments) in answer.calls {
             let arguments = with_last_call(&arguments, || self.last_call());
             let call_id = self.id("call");
             let arguments = if is_cut { arguments[..arguments.len() / 2].to_owned() } else { arguments };
-            let item = json!({ "id": self.id("item"), "type": "function_call", "status": of_item, "call_id": call_id,
-                "name": name, "arguments": arguments });
-            self.send(json!({ "type": "response.function_call_arguments.done", "response_id": id, "item_id": item["id"],
-                "output_index": 0, "call_id": call_id, "name": name, "arguments": arguments })).await?;
-            // What was cut is no item of the conversation.
-            if !is_cut {
-                self.add(item.clone()).await?;
-            }
-            self.send(json!({ "type": "response.output_item.done", "response_id": id, "output_index": 0, "item": item }))
-                .await?;
-            output.push(item);
-        }
-        if !answer.text.is_empty() {
-            let item_id = match spoken {
-                Some(item) => item,
-                None => self.id("item"),
-            };
-            if self.sound.is_some() {
-                self.send(
-                    json!({ "type": "response.output_audio.done", "response_id": id, "item_id": item_id,
-                    "output_index": 0, "content_index": 0 }),
-                )
-                .await?;
-            }
-            if self.speaks() || self.sound.is_some() {
-                let item = json!({ "id": item_id, "type": "message", "role": "assistant", "status": of_item,
-                    "content": [{ "type": "output_audio", "transcript": answer.text }] });
-                if self.speaks() {
-                    self.send(json!({ "type": "output_audio_buffer.started", "response_id": id })).await?;
-                }
-                self.send(json!({ "type": "response.output_audio_transcript.done", "response_id": id,
-                    "item_id": item_id, "output_index": 0, "content_index": 0, "transcript": answer.text }))
+            let mut item = json!({ "id": self.id("item"), "type": "function_call", "status": of_item,
+                "call_id": call_id, "name": name, "arguments": "" });
+            let index = output.len();
+            self.open(&id, index, item.clone()).await?;
+            self.asked = Some((Instant::now(), None));
+            for (end, key) in [("delta", "delta"), ("done", "arguments")] {
+                self.send(json!({ "type": format!("response.function_call_arguments.{end}"), "response_id": id,
+                    "item_id": item["id"], "output_index": index, "call_id": call_id, "name": name, key: arguments }))
                     .await?;
-                self.add(item.clone()).await?;
-                self.send(json!({ "type": "response.output_item.done", "response_id": id, "output_index": 0, "item": item }))
-                    .await?;
-                output.push(item);
-                return self.done(&id, status, output).await;
             }
-            self.send(json!({ "type": "response.output_text.delta", "response_id": id, "item_id": item_id,
-                "output_index": 0, "content_index": 0, "delta": answer.text }))
-                .await?;
-            self.send(json!({ "type": "response.output_text.done", "response_id": id, "item_id": item_id,
-                "output_index": 0, "content_index": 0, "text": answer.text }))
-                .await?;
-            let item = json!({ "id": item_id, "type": "message", "role": "assistant", "status": of_item,
-                "content": [{ "type": "output_text", "text": answer.text }] });
-            self.add(item.clone()).await?;
-            self.send(json!({ "type": "response.output_item.done", "response_id": id, "output_index": 0, "item": item }))
-                .await?;
+            item["arguments"] = arguments.into();
+            self.close(&id, index, &item).await?;
             output.push(item);
         }
         self.done(&id, status, output).await
     }
 
+    /// Tells words, and that they are all; the item that they are.
+    async fn tell(
+        &mut self,
+        response: &str,
+        text: &str,
+        status: &str,
+        spoken: Option<String>,
+    ) -> Result<Value, Error> {
+        let is_sound = self.speaks() || self.sound.is_some();
+        let (kind, words, key) = match is_sound {
+            true => ("output_audio", "output_audio_transcript", "transcript"),
+            false => ("output_text", "output_text", "text"),
+        };
+        let item = match spoken {
+            Some(item) => item,
+            None => self.introduce(response).await?,
+        };
+        let frame = |kind: &str, key: &str, value: Value| {
+            json!({ "type": format!("response.{kind}"), "response_id": response, "item_id": item,
+                "output_index": 0, "content_index": 0, key: value })
+        };
+        let part = json!({ "type": kind, key: text });
+        let mut frames = vec![
+            frame(&format!("{words}.delta"), "delta", text.into()),
+            frame(&format!("{words}.done"), key, text.into()),
+            frame("content_part.done", "part", part.clone()),
+        ];
+        if self.sound.is_some() {
+            frames.insert(0, frame("output_audio.done", "content_index", 0.into()));
+        }
+        if self.speaks() {
+            frames.insert(0, json!({ "type": "output_audio_buffer.started", "response_id": response }));
+        }
+        for frame in frames {
+            self.send(frame).await?;
+        }
+        let item = json!({ "id": item, "type": "message", "role": "assistant", "status": status,
+            "content": [part] });
+        self.close(response, 0, &item).await?;
+        Ok(item)
+    }
+
+    /// Begins to say something; the item that it will be.
+    async fn introduce(&mut self, response: &str) -> Result<String, Error> {
+        let is_sound = self.speaks() || self.sound.is_some();
+        let part = if is_sound { json!({ "type": "audio" }) } else { json!({ "type": "text", "text": "" }) };
+        let id = self.id("item");
+        let item = json!({ "id": id, "type": "message", "role": "assistant", "content": [] });
+        self.open(response, 0, item).await?;
+        self.send(json!({ "type": "response.content_part.added", "response_id": response, "item_id": id,
+            "output_index": 0, "content_index": 0, "part": part }))
+            .await?;
+        Ok(id)
+    }
+
     /// Sends the sound of words, all at once; the item that they are.
     async fn speak(&mut self, response: &str, text: &str) -> Result<String, Error> {
-        let item = self.id("item");
+        let item = self.introduce(response).await?;
         let sound = voice_code::speech(text, AGENT_MS);
         if let Some(own) = &mut self.sound {
             own.made.insert(item.clone(), (sound.len() / voice_code::A_MS) as u64);

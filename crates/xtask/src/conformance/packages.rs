@@ -20,6 +20,13 @@ const PACKAGES: [&str; 4] = [
 /// The packages of PyPI that are the SDKs of providers of models.
 const SDKS: [&str; 4] = ["openai==3.57.0", "anthropic==2.13.0", "google-genai==3.6.1", "botocore==1.44.8"];
 
+/// The packages of npm that hold calls with live models.
+const VOICES_NPM: [&str; 2] = ["openai@7.55.0", "@openai/agents-realtime@0.20.0"];
+
+/// The packages of PyPI that hold calls with live models.
+const VOICES_PYPI: [&str; 3] =
+    ["openai==3.57.0", "pipecat-ai[openai]==1.14.0", "livekit-agents[openai]==1.8.9"];
+
 /// The package of npm that speaks for providers of models.
 const AIMOCK: &str = "@copilotkit/aimock@1.43.0";
 
@@ -108,6 +115,17 @@ pub(super) fn npm(folder: &Path, node: &Node) -> anyhow::Result<()> {
 pub(crate) fn aimock(folder: &Path, node: &Node) -> anyhow::Result<PathBuf> {
     install_npm(folder, node, &[AIMOCK])?;
     Ok(folder.join("node_modules/@copilotkit/aimock/dist/cli.js"))
+}
+
+/// Installs clients of live models below `folder`, unless these versions are there.
+pub(crate) fn voices(folder: &Path, node: &Node) -> anyhow::Result<()> {
+    fs::create_dir_all(folder).with_context(|| format!("cannot make `{}`", folder.display()))?;
+    install_npm(folder, node, &VOICES_NPM)?;
+    once(folder, "installed-python", &VOICES_PYPI.join("\n"), || {
+        eprintln!("installing {} of PyPI below target/", VOICES_PYPI.join(", "));
+        install(&folder.join("python"), &VOICES_PYPI)
+            .context("the clients could not be installed: this needs a Python 3.11 with pip")
+    })
 }
 
 fn install_npm(folder: &Path, node: &Node, packages: &[&str]) -> anyhow::Result<()> {
