@@ -158,6 +158,27 @@ fn a_result_of_which_no_call_was_told_is_never_heard() {
 }
 
 #[test]
+fn a_result_right_after_an_interruption_is_not_seen_before_it() {
+    let course = |looks_between: bool| {
+        let mut call = Call::open();
+        call.began("r1");
+        call.asks("r1", "c1", "book.find", 1);
+        let id = call.operations[0].id;
+        let interrupted = LiveNews::ResponseEnded { response: "r1".into(), end: ResponseEnd::Interrupted };
+        assert!(call.take(Event::live(Timestamp::from_millis(0), interrupted)));
+        if looks_between {
+            call.settle();
+        }
+        let found = Outcome::ToolReturned(ToolReturn::structured(json!("at eight")));
+        call.take(Event::outcome(Timestamp::from_millis(0), id, found));
+        call.settle();
+        call.outputs("c1").iter().map(|one| code(one)).collect::<Vec<_>>()
+    };
+    assert_eq!(course(true), ["cancelled"]);
+    assert_eq!(course(false), ["cancelled"], "however much has come before the step");
+}
+
+#[test]
 fn what_certainly_did_nothing_may_be_tried_again_and_what_is_in_doubt_may_not() {
     for (code, joins) in [
         (FailureCode::Unavailable, false),
@@ -177,7 +198,8 @@ fn what_certainly_did_nothing_may_be_tried_again_and_what_is_in_doubt_may_not() 
         assert_eq!(call.operations.len(), if joins { 1 } else { 2 }, "{code:?}");
         if code == FailureCode::Indeterminate {
             for round in 3..9 {
-                // The model has heard it.
+                // The model has heard it: its session had the output when the response began.
+                call.take_all();
                 call.began("heard");
                 call.ended("heard", ResponseEnd::Completed);
                 call.calls(&format!("r{round}"), &format!("c{round}"), "book.send", 1);

@@ -96,32 +96,36 @@ async fn a_provider_that_is_not_there_ends_the_call_with_the_reason() {
 
 #[tokio::test]
 async fn a_provider_that_closes_each_connection_at_once_ends_the_call_with_the_reason() {
-    let live = LiveModel::start([]).await.unwrap();
-    let world = World::new(&live, "");
-    let closes = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let settings = world.path().join("dalsegno.toml");
-    let text = std::fs::read_to_string(&settings).unwrap();
-    let address = format!("http://{}/v1", closes.local_addr().unwrap());
-    std::fs::write(settings, text.replace(&live.base_url(), &address)).unwrap();
-    let accepted = tokio::spawn(async move {
-        let mut accepted = 0_u32;
-        loop {
-            let Ok((stream, _)) = closes.accept().await else { return accepted };
-            let Ok(mut socket) = tokio_tungstenite::accept_async(stream).await else { continue };
-            accepted += 1;
-            let _ = socket.close(None).await;
-            if accepted == 5 {
-                return accepted;
+    for is_polite in [true, false] {
+        let live = LiveModel::start([]).await.unwrap();
+        let world = World::new(&live, "");
+        let closes = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let settings = world.path().join("dalsegno.toml");
+        let text = std::fs::read_to_string(&settings).unwrap();
+        let address = format!("http://{}/v1", closes.local_addr().unwrap());
+        std::fs::write(settings, text.replace(&live.base_url(), &address)).unwrap();
+        let accepted = tokio::spawn(async move {
+            let mut accepted = 0_u32;
+            loop {
+                let Ok((stream, _)) = closes.accept().await else { return accepted };
+                let Ok(mut socket) = tokio_tungstenite::accept_async(stream).await else { continue };
+                accepted += 1;
+                if is_polite {
+                    let _ = socket.close(None).await;
+                }
+                if accepted == 5 {
+                    return accepted;
+                }
             }
-        }
-    });
-    let engine = world.engine().await;
-    let call = call(&engine).await;
-    let run = call.handle.run();
-    call.handle.finish().await.unwrap();
-    assert_eq!(accepted.await.unwrap(), 5);
-    let news = news(&engine, run).await;
-    let [LiveNews::Ended { reason, .. }] = &news[..] else { panic!("{news:?}") };
-    assert!(reason.contains("the live model opens no session"), "{reason}");
-    assert!(engine.journal().replay(run).await.unwrap().identical);
+        });
+        let engine = world.engine().await;
+        let call = call(&engine).await;
+        let run = call.handle.run();
+        call.handle.finish().await.unwrap();
+        assert_eq!(accepted.await.unwrap(), 5);
+        let news = news(&engine, run).await;
+        let [LiveNews::Ended { reason, .. }] = &news[..] else { panic!("{news:?}") };
+        assert!(reason.contains("the live model opens no session"), "{reason}");
+        assert!(engine.journal().replay(run).await.unwrap().identical);
+    }
 }
