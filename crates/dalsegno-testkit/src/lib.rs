@@ -64,4 +64,4 @@ pub use live_model::{
 };
 pub use report::{Counts, Report};
 pub use simulation::Simulation;
-pub use soak::{Effects, MemoryUse, Soak, SoakReport, SoakSample};
+pub use soak::{Effects, MemoryUse, Soak, SoakReport, SoakSample, memory_of};

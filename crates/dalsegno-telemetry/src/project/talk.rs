@@ -173,7 +173,7 @@ fn finish(end: &'static str) -> &'static str {
     if end == "completed" { "stop" } else { end }
 }
 
-/// Adds what somebody said, where it may be exported.
+/// Adds what was said, where it may be exported.
 fn keep(shared: &Shared, said: &mut String, text: &str) {
     if said.len() < MAX_SAID
         && let Some(text) = shared.options.content.text(|| text.to_owned())

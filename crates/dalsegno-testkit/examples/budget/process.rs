@@ -5,9 +5,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use dalsegno_testkit::memory_of;
 use serde::{Deserialize, Serialize};
 
 use crate::line::Fault;
+
+/// What is said where memory is not told.
+const UNSAID: &str = "this machine does not say how much memory a process has";
 
 /// The environment variable that holds a process's role.
 const ROLE: &str = "DALSEGNO_BUDGET_ROLE";
@@ -83,7 +87,7 @@ impl Spoken {
 
     /// The most memory it had at once.
     pub(crate) fn peak_memory(&self) -> Result<u64, Fault> {
-        memory(&format!("/proc/{}/status", self.child.id()), "VmHWM:")
+        memory_of(&self.child.id().to_string(), "VmHWM").ok_or_else(|| UNSAID.into())
     }
 
     /// Kills it with the signal that nothing can catch.
@@ -102,15 +106,7 @@ impl Spoken {
 
 /// Memory of this process at this moment.
 pub(crate) fn resident() -> Result<u64, Fault> {
-    memory("/proc/self/status", "VmRSS:")
-}
-
-fn memory(file: &str, name: &str) -> Result<u64, Fault> {
-    let status = std::fs::read_to_string(file)?;
-    let line =
-        status.lines().find_map(|line| line.strip_prefix(name)).ok_or("this machine does not say it")?;
-    let kibibytes: u64 = line.trim().trim_end_matches("kB").trim().parse()?;
-    Ok(kibibytes * 1024)
+    memory_of("self", "VmRSS").ok_or_else(|| UNSAID.into())
 }
 
 /// The bytes of a journal with its log.

@@ -4,8 +4,8 @@
 //! [--target FOLDER]`
 //!
 //! The sources of this workspace are never changed: the copy is in FOLDER, which is made when it does not exist, and takes the
-//! sources as they are otherwise. What is built goes into the workspace's own `target` folder, so that nothing but the crate
-//! with the fault and those above it is built for each. The results are a table, `docs/planted-faults.md`, which is written
+//! sources as they are otherwise. What is built goes into a folder of its own, `target/mutants`: in that of the workspace, Cargo would take
+//! crates with a fault for the sources of today. The results are a table, `docs/planted-faults.md`, which is written
 //! after each fault: what it has already is not done again, unless the fault has changed or `--again` is given.
 
 mod copy;
@@ -80,7 +80,7 @@ fn arguments(root: &Path) -> Result<Arguments, Box<dyn Error>> {
     }
     let mut one = |name: &str| found.remove(name).and_then(|mut values| values.pop());
     let work = one("--work").map_or_else(|| std::env::temp_dir().join("dalsegno-mutants"), PathBuf::from);
-    let target = one("--target").map_or_else(|| root.join("target"), PathBuf::from);
+    let target = one("--target").map_or_else(|| root.join("target/mutants"), PathBuf::from);
     let seeds = one("--seeds").unwrap_or_else(|| "60".to_owned());
     let again = one("--again").is_some();
     let minutes = one("--minutes").map(|minutes| minutes.parse::<u64>()).transpose()?;

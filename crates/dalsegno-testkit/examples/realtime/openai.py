@@ -13,7 +13,7 @@ def main():
     with client.realtime.connect(model="gpt-realtime-2.1") as connection:
 
         def until(kind):
-            """The next event of a kind; an error is one that nobody wants."""
+            """The next event of a kind; an error ends the call."""
             for event in connection:
                 assert event.type != "error", event
                 if event.type == "response.output_text.done":

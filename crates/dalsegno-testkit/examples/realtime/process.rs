@@ -7,6 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
+use dalsegno_testkit::memory_of;
 
 /// What a process did until it ended.
 pub(crate) struct Ended {
@@ -42,7 +43,7 @@ pub(crate) fn run(mut command: Command, input: &str) -> anyhow::Result<Ended> {
     let mut most = None;
     let status = loop {
         // The most that it ever had: the last look tells it.
-        most = memory(child.id()).or(most);
+        most = memory_of(&child.id().to_string(), "VmHWM").or(most);
         match child.try_wait()? {
             Some(status) => break status,
             None => thread::sleep(LOOK),
@@ -53,14 +54,6 @@ pub(crate) fn run(mut command: Command, input: &str) -> anyhow::Result<Ended> {
     sent.with_context(|| format!("`{name}` did not read its input"))?;
     let used = before.zip(processor()).map(|(before, after)| after.saturating_sub(before));
     Ok(Ended { printed, processor: used, memory: most })
-}
-
-/// The most memory that a process has had, in bytes.
-fn memory(process: u32) -> Option<u64> {
-    let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
-    let kibibytes =
-        status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?.trim().strip_suffix(" kB")?;
-    Some(kibibytes.parse::<u64>().ok()? * 1024)
 }
 
 /// What all processes that were waited for have used of the processor.

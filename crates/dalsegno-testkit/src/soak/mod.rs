@@ -23,7 +23,7 @@ use dalsegno_store::{RunStatus, SqliteStore, Store as _};
 use serde_json::json;
 use tokio::sync::{mpsc, watch};
 
-pub use report::{Effects, MemoryUse, SoakReport, SoakSample};
+pub use report::{Effects, MemoryUse, SoakReport, SoakSample, memory_of};
 
 use crate::error::SimulationError;
 use crate::faults::Faults;
@@ -176,7 +176,7 @@ impl<'a> Operator<'a> {
     fn sample(&self) -> SoakSample {
         SoakSample {
             after: self.began.elapsed(),
-            memory: report::resident(),
+            memory: memory_of("self", "VmRSS"),
             started: self.report.started,
             ended: self.report.started - self.open.len() as u64,
             broken: self.outside.book().broken.len(),
