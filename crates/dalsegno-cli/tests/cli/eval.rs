@@ -160,17 +160,27 @@ fn an_eval_that_is_killed_performs_only_what_is_missing() {
 }
 
 #[test]
-fn two_ways_that_are_the_same_are_equal_or_inconclusive() {
-    // Every fourth answer is another one, by the number of the request.
-    let double = Double::deciding(|number, _| sorted(if number % 4 == 3 { "later" } else { "urgent" }));
-    let workspace = letters(&double, 40);
-    workspace.write("agents/twin.toml", &agent("twin", "Sort letters."));
-    workspace.write("tests/evals/letters.toml", &format!("{EVAL}\n[against]\nagent = \"twin\"\n"));
-    let (code, shown, report) = eval(&workspace, &[]);
-    let verdict = report["comparison"]["verdict"].as_str().unwrap();
-    assert!(["equal", "inconclusive"].contains(&verdict), "{shown}");
-    assert_eq!(code, Some(if verdict == "equal" { 0 } else { 5 }), "{shown}");
-    assert!(verdict == "equal" || shown.contains("so many items show +"), "{shown}");
+fn two_ways_with_as_many_failures_are_equal_or_inconclusive() {
+    // Each is wrong about every eighth letter. What is wrong is told by the letter and the way, and not by the
+    // number of the request: trials may take place in any order.
+    let wrong = |received: &Received, remainder: u64| {
+        let read = read_by(received);
+        let letter = read.split("letter ").nth(1).and_then(|rest| rest.split('.').next()).unwrap().to_owned();
+        letter.parse::<u64>().unwrap() % 8 == remainder
+    };
+    let decide = move |received: &Received, other: u64| {
+        let remainder = if read_by(received).contains("as a twin") { other } else { 1 };
+        sorted(if wrong(received, remainder) { "later" } else { "urgent" })
+    };
+    for (count, other, verdict, code) in [(160, 1, "equal", 0), (40, 5, "inconclusive", 5)] {
+        let double = Double::deciding(move |_, received| decide(received, other));
+        let workspace = letters(&double, count);
+        workspace.write("agents/twin.toml", &agent("twin", "Sort letters as a twin."));
+        workspace.write("tests/evals/letters.toml", &format!("{EVAL}\n[against]\nagent = \"twin\"\n"));
+        let (found, shown, report) = eval(&workspace, &[]);
+        assert_eq!((found, &report["comparison"]["verdict"]), (Some(code), &json!(verdict)), "{shown}");
+        assert!(verdict == "equal" || shown.contains("so many items show +"), "{shown}");
+    }
 }
 
 #[test]
