@@ -40,5 +40,5 @@ pub use dialogue::{Dialogue, Item};
 pub use duplex::{Backend, DuplexSession};
 pub use media::{LINE_FRAME_BYTES_MAX, LineFrame, MediaSession};
 pub use port::ModelSession;
-pub use session::{Counts, LiveSession, Output, Settings, Tool, reconnect_after};
+pub use session::{Counts, KeysEnd, LiveSession, NoKeys, Output, Settings, Tool, reconnect_after};
 pub use taken::FRAME_BYTES_MAX;

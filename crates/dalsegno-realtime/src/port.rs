@@ -2,9 +2,9 @@
 
 use alloc::string::String;
 
-use dalsegno_core::LiveCommand;
+use dalsegno_core::{LiveCommand, OperationId};
 
-use crate::session::{Counts, Output};
+use crate::session::{Counts, NoKeys, Output};
 
 /// A session of a live model, across the sockets that it needs. Times are milliseconds of a clock that the caller of its methods chooses.
 pub trait ModelSession: Send + Sync {
@@ -71,6 +71,17 @@ pub trait ModelSession: Send + Sync {
     fn press(&mut self, _keys: &str) -> Output {
         Output::default()
     }
+
+    /// Begins to send these keys to the caller's line, one after the other, for this operation. What came of them is said in [`Output::keys`], once.
+    ///
+    /// # Errors
+    /// Where none of them can be sent.
+    fn send_keys(&mut self, _operation: OperationId, _keys: &str) -> Result<Output, NoKeys> {
+        Err(NoKeys::Never)
+    }
+
+    /// Sends none of the keys that are left, and says no more of them.
+    fn stop_keys(&mut self) {}
 
     /// Takes a frame of the carrier of the caller's line, where their sound passes through here.
     fn line(&mut self, _now: u64, _frame: &str) -> Output {

@@ -72,7 +72,7 @@ pub use live::Look;
 pub use observer::{Observer, Watch, Watched};
 pub use run::abandon::{AbandonOptions, Abandoned, LeftInDoubt};
 pub use run::adopt::{AdoptOptions, Adoption};
-pub use run::converse::{Conversation, NotTransferred, OpenCall, Stay, Switchboard};
+pub use run::converse::{Conversation, KeysSent, NotDone, OpenCall, Stay, Switchboard};
 pub use run::fork::ForkOptions;
 pub use run::handle::{Cancelled, GateInput, RunEnd, RunEvent, RunHandle, RunReport, Settlement};
 pub use run::start::{NewAttachment, StartOptions};

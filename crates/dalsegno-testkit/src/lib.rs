@@ -59,8 +59,8 @@ pub use coverage::Coverage;
 pub use error::SimulationError;
 pub use faults::Faults;
 pub use live_model::{
-    LiveAnswer, LiveBook, LiveControl, LiveFault, LiveModel, LiveRefer, LiveStage, LiveTelephone, LiveWait,
-    LiveWebhook,
+    LiveAnswer, LiveBook, LiveCaller, LiveControl, LiveFault, LiveKeys, LiveModel, LiveRefer, LiveStage,
+    LiveTelephone, LiveWait, LiveWebhook,
 };
 pub use report::{Counts, Report};
 pub use simulation::Simulation;

@@ -3,6 +3,7 @@
 //! It is strict about what it takes, says why it refuses, and keeps a book of all that it was sent. A session ends with its
 //! socket, as that of OpenAI over WebSocket does. That of a call of a telephone ends with the call.
 
+mod caller;
 mod control;
 mod duplex;
 mod session;
@@ -23,6 +24,7 @@ use tokio_tungstenite::accept_hdr_async;
 use tokio_tungstenite::tungstenite::handshake::server::{ErrorResponse, Request, Response};
 use tokio_tungstenite::tungstenite::http::StatusCode;
 
+pub use caller::LiveCaller;
 pub(crate) use sound::{AGENT_MS, CALLER_MS};
 use telephone::Telephone;
 pub use webhook::LiveWebhook;
@@ -99,6 +101,8 @@ pub struct LiveBook {
     pub telephones: BTreeMap<String, LiveTelephone>,
     /// The items that were cut, each with the milliseconds that were heard of it.
     pub truncated: Vec<(String, u64)>,
+    /// How long after a caller began to speak what was said was cut, whenever a client did that.
+    pub cuts: Vec<Duration>,
     /// How long the live model waited for tools, whenever it was then asked to speak.
     pub waits: Vec<LiveWait>,
 }
@@ -126,6 +130,18 @@ pub enum LiveRefer {
     Refused(u16),
 }
 
+/// What comes of keys that the provider is to send to a caller's line.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum LiveKeys {
+    /// They are sent.
+    #[default]
+    Sent,
+    /// They are sent but for this one, which is refused.
+    Refused(char),
+    /// They are sent, and nothing is said of this one.
+    Unanswered(char),
+}
+
 /// Something that was asked about a call of a telephone.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LiveControl {
@@ -150,6 +166,8 @@ pub struct LiveTelephone {
     pub attached: u32,
     /// How many sockets were refused, since its session was not there.
     pub not_found: u32,
+    /// The keys that were sent to the caller's line.
+    pub keys: String,
 }
 
 impl LiveTelephone {
@@ -229,6 +247,10 @@ struct Shared {
     telephones: Mutex<BTreeMap<String, Telephone>>,
     /// What comes of transfers.
     refers: Mutex<LiveRefer>,
+    /// What comes of keys.
+    keys: Mutex<LiveKeys>,
+    /// What callers do by themselves.
+    callers: caller::Callers,
 }
 
 impl Shared {
@@ -314,6 +336,11 @@ impl LiveModel {
     /// What comes of transfers from here on.
     pub fn refers(&self, refer: LiveRefer) {
         *self.shared.refers.lock().unwrap_or_else(PoisonError::into_inner) = refer;
+    }
+
+    /// What comes of keys from here on.
+    pub fn sends(&self, keys: LiveKeys) {
+        *self.shared.keys.lock().unwrap_or_else(PoisonError::into_inner) = keys;
     }
 
     /// What it was sent so far.

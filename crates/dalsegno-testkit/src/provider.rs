@@ -10,7 +10,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use crate::random::Random;
-use crate::workspace::{KEPT, SHOP, TOOLS};
+use crate::workspace::{KEPT, SEND_DIGITS, SHOP, TOOLS};
 use crate::world::World;
 
 /// Things that happen in a call before its caller hangs up at the latest.
@@ -601,7 +601,14 @@ impl LiveSession {
             let names: Vec<&'static str> =
                 TOOLS.iter().map(|(name, _)| *name).chain(SHOP.iter().map(|(name, _)| *name)).collect();
             let tool = self.random.pick(&names);
-            let arguments = if tool == KEPT { json!({ "q": 1 }) } else { json!({ "n": number }) };
+            // Not a draw of the session's own, so that each seed still means the same world.
+            let keys = Random::new(world.seed, &format!("keys {} {number}", self.number)).chance(100);
+            let tool = if keys { SEND_DIGITS } else { tool };
+            let arguments = match tool {
+                KEPT => json!({ "q": 1 }),
+                SEND_DIGITS => json!({ "digits": number.to_string() }),
+                _ => json!({ "n": number }),
+            };
             (tool, arguments.to_string())
         };
         // Now and then a provider says the same twice.

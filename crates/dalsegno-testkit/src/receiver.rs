@@ -8,7 +8,9 @@ use dalsegno_core::{
     CallRequest, EffectClass, Entry, ModelReply, OperationId, ReplyPart, RunId, StopReason, ToolReturn,
 };
 use dalsegno_models::{CompletionRequest, DeltaSink, Later, Model, ModelError, ModelErrorKind, judge_call};
-use dalsegno_runtime::{Invocation, NewAttachment, Received, Tool, ToolDescription, ToolError};
+use dalsegno_runtime::{
+    Invocation, KeysSent, NewAttachment, NotDone, Received, Tool, ToolDescription, ToolError,
+};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
@@ -165,7 +167,7 @@ impl Tool for SimulatedTool {
         if course != Course::Answered {
             world.count("fault", "call_fails");
         }
-        let answer = course.arrives().then(|| self.send(call.clone(), there, back));
+        let answer = course.arrives().then(|| send(world, self.class, call.clone(), there, back));
         let lost = |received| ToolError { message: "the line went dead".into(), received, transient: true };
         let result = match course {
             Course::Answered => {
@@ -219,20 +221,69 @@ impl Tool for SimulatedTool {
     }
 }
 
-impl SimulatedTool {
-    /// Sends a message. It goes its way whatever becomes of its sender.
-    fn send(&self, call: Call, there: Duration, back: Duration) -> oneshot::Receiver<()> {
-        let (world, class) = (Arc::clone(&self.world), self.class);
-        world.judge(|guarantees| guarantees.sent(call.run, call.operation));
-        let (answer, answered) = oneshot::channel();
-        tokio::spawn(async move {
+/// Sends a message. It goes its way whatever becomes of its sender.
+fn send(
+    world: &Arc<World>,
+    class: EffectClass,
+    call: Call,
+    there: Duration,
+    back: Duration,
+) -> oneshot::Receiver<()> {
+    let world = Arc::clone(world);
+    world.judge(|guarantees| guarantees.sent(call.run, call.operation));
+    let (answer, answered) = oneshot::channel();
+    tokio::spawn(async move {
+        tokio::time::sleep(there).await;
+        world.judge(|guarantees| guarantees.received(&call, class));
+        tokio::time::sleep(back).await;
+        let _ = answer.send(());
+    });
+    answered
+}
+
+/// Sends keys to the line of a caller, which takes them once at most.
+pub(crate) async fn send_keys(
+    world: &Arc<World>,
+    process: &Process,
+    operation: OperationId,
+    keys: &str,
+) -> Result<KeysSent, NotDone> {
+    process.breathe().await;
+    let Some(call) = world.judge(|guarantees| guarantees.keys(process, operation, keys)) else {
+        world.judge(|guarantees| guarantees.broken("keys are sent for an unknown operation".to_owned()));
+        return Err(NotDone::Failed("no operation".to_owned()));
+    };
+    let _under_way = UnderWay { world: Arc::clone(world), call: call.clone() };
+    let Fate { course, there, back } =
+        fate(world.seed, world.faults().call_fails, call.operation, call.attempt);
+    world.count("keys", &format!("{course:?}").to_lowercase());
+    let answer = course.arrives().then(|| send(world, EffectClass::Unsafe, call, there, back));
+    let result = match course {
+        Course::Answered => {
+            if let Some(answer) = answer {
+                let _ = answer.await;
+            }
+            Ok(KeysSent::All)
+        }
+        Course::Refused => {
             tokio::time::sleep(there).await;
-            world.judge(|guarantees| guarantees.received(&call, class));
-            tokio::time::sleep(back).await;
-            let _ = answer.send(());
-        });
-        answered
-    }
+            Err(NotDone::Failed("the provider sends no such key".to_owned()))
+        }
+        Course::LostKnown => {
+            tokio::time::sleep(there).await;
+            Err(NotDone::Passing("the line is not there at the moment".to_owned()))
+        }
+        Course::Lost | Course::AnswerLost => {
+            match answer {
+                Some(answer) => drop(answer.await),
+                None => tokio::time::sleep(there).await,
+            }
+            Err(NotDone::Unknown("the connection is lost".to_owned()))
+        }
+        Course::Silent | Course::SilentAndLost | Course::Panics => std::future::pending().await,
+    };
+    process.breathe().await;
+    result
 }
 
 /// A model that calls tools for some turns, and then answers.

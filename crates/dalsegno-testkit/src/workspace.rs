@@ -48,6 +48,9 @@ pub(crate) const KEPT: &str = "t.look";
 /// The agent that takes calls.
 pub(crate) const PHONE: &str = "phone";
 
+/// The tool by which a call's live model sends keys to the caller's line.
+pub(crate) const SEND_DIGITS: &str = "call.send_digits";
+
 /// The declarative tools, with what may repeat of the calls that they make. `shop.both` makes two.
 pub(crate) const SHOP: [(&str, EffectClass); 6] = [
     ("shop.look", EffectClass::Read),
@@ -445,7 +448,33 @@ impl Plan {
         if random.chance(300) {
             voice.push_str("[voice.tools.\"t.read\"]\non_interrupt = \"keep\"\n");
         }
+        // Not a draw of the agent's own, so that each seed still means the same world.
+        let mut keys = Random::new(self.seed, "keys");
+        let retries = u32::try_from(keys.below(3)).unwrap_or_default();
+        let (policy, word) = keys.pick(&[
+            (OnIndeterminate::Report, None),
+            (OnIndeterminate::Report, None),
+            (OnIndeterminate::Ask, Some("ask")),
+            (OnIndeterminate::Retry, Some("retry")),
+        ]);
+        let _ = write!(voice, "[tools.settings.\"{SEND_DIGITS}\"]\nretries = {retries}\ntimeout = \"5s\"\n");
+        if let Some(word) = word {
+            let _ = writeln!(voice, "on_indeterminate = \"{word}\"");
+        }
+        let class = EffectClass::Unsafe;
+        let terms = ToolTerms {
+            class,
+            retries,
+            policy,
+            approve: false,
+            rule: false,
+            deny: false,
+            kept_ms: 0,
+            trusts: None,
+        };
+        self.terms.insert((PHONE.to_owned(), SEND_DIGITS.to_owned()), terms);
         if let Some(text) = self.agents.get_mut(PHONE) {
+            *text = text.replacen("allow = [", &format!("allow = [\"{SEND_DIGITS}\", "), 1);
             text.push_str(&voice);
         }
     }

@@ -12,6 +12,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::caller::{Caller, Dropped, Turns};
+use crate::keys::{Keypad, Wished};
 use crate::media::{CallerLine, Heard};
 use crate::own::{OwnModel, OwnSession};
 use crate::socket::{Endpoint, NoSocket, Socket};
@@ -154,6 +155,8 @@ pub(crate) struct Carrier {
     turns: Turns,
     is_listening: bool,
     telephone: Option<Telephone>,
+    /// By which the run sends keys to the caller's line.
+    keypad: Option<Keypad>,
     /// The caller's line, where their sound passes through here.
     line: Option<CallerLine>,
 }
@@ -180,16 +183,18 @@ impl Carrier {
             turns: Turns::default(),
             is_listening: true,
             telephone: None,
+            keypad: None,
             line: None,
         }
     }
 
     /// The same for a call of a telephone, whose caller is heard at the provider.
-    pub(crate) fn of_telephone(mut self, telephone: Telephone, is_ringing: bool) -> Self {
+    pub(crate) fn of_telephone(mut self, telephone: Telephone, keypad: Keypad, is_ringing: bool) -> Self {
         if is_ringing {
             self.link = Link::None;
         }
         self.telephone = Some(telephone);
+        self.keypad = Some(keypad);
         self.is_listening = false;
         self
     }
@@ -271,6 +276,7 @@ impl Carrier {
                 None => return false,
             },
             told = told(&mut self.telephone, began) => self.told(told),
+            wished = wished(&mut self.keypad) => self.wished(wished),
             heard = heard(&mut self.line) => self.heard(heard),
             said = self.said.recv(), if self.is_listening => self.hear(said),
             came = self.link.next(began) => self.came(came),
@@ -384,6 +390,22 @@ impl Carrier {
         output
     }
 
+    /// What follows from what the run wishes to send to the caller's line.
+    fn wished(&mut self, wished: Wished) -> Output {
+        match wished {
+            Wished::Send(operation, keys) => self.session.send_keys(operation, &keys).unwrap_or_else(|why| {
+                if let Some(keypad) = &mut self.keypad {
+                    keypad.refuse(why);
+                }
+                Output::default()
+            }),
+            Wished::Stop => {
+                self.session.stop_keys();
+                Output::default()
+            }
+        }
+    }
+
     /// What follows from what comes over the caller's line.
     fn heard(&mut self, heard: Heard) -> Output {
         let now = self.now();
@@ -417,6 +439,9 @@ impl Carrier {
     async fn perform(&mut self, output: Output, dropped: Option<Dropped>) -> bool {
         let mut output = output;
         loop {
+            if let Some((keypad, end)) = self.keypad.as_mut().zip(output.keys.take()) {
+                keypad.ended(end);
+            }
             // The caller hears it, or hears no more, before anything is written down.
             if let Some(line) = &mut self.line
                 && !output.line.is_empty()
@@ -483,6 +508,14 @@ impl Carrier {
 async fn heard(line: &mut Option<CallerLine>) -> Heard {
     match line {
         Some(line) => line.next().await,
+        None => pending().await,
+    }
+}
+
+/// What is to be sent to the caller's line.
+async fn wished(keypad: &mut Option<Keypad>) -> Wished {
+    match keypad {
+        Some(keypad) => keypad.next().await,
         None => pending().await,
     }
 }

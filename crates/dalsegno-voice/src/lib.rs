@@ -12,6 +12,7 @@ mod call;
 mod caller;
 mod control;
 mod headers;
+mod keys;
 mod line;
 mod media;
 mod own;

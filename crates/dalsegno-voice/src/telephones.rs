@@ -6,11 +6,14 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use dalsegno_core::{AgentConfig, AgentRequest, AgentState, LiveCommand, LiveNews, RunId, Surface};
+use dalsegno_core::{
+    AgentConfig, AgentRequest, AgentState, LiveCommand, LiveNews, OperationId, RunId, Surface,
+};
 use dalsegno_history::HistoryError;
 use dalsegno_realtime::{Backend, DuplexSession, LiveSession, Settings, reconnect_after};
 use dalsegno_runtime::{
-    Conversation, Engine, EngineError, NotTransferred, OpenCall, RunHandle, StartOptions, Stay, Switchboard,
+    Conversation, Engine, EngineError, KeysSent, NotDone, OpenCall, RunHandle, StartOptions, Stay,
+    Switchboard,
 };
 use dalsegno_store::{CreateError, ReadError, RunFilter};
 use dalsegno_tools::Transfer;
@@ -23,6 +26,7 @@ use tokio::time::timeout;
 use crate::call::{Carrier, Provider};
 use crate::control::{Control, NoControl};
 use crate::headers::{Ringing, is_call_id};
+use crate::keys::{Keypad, Keypads};
 use crate::line::LineError;
 use crate::media::{self, Callers};
 use crate::socket::Endpoint;
@@ -127,6 +131,7 @@ pub(crate) struct RingingLine {
     pub(crate) endpoint: Arc<Endpoint>,
     pub(crate) room: Arc<Semaphore>,
     pub(crate) settings: TelephoneSettings,
+    keypads: Arc<Keypads>,
     tasks: Arc<Tasks>,
 }
 
@@ -148,8 +153,9 @@ impl Telephones {
             let endpoint = Endpoint::new(line, engine.line_key(line))
                 .map_err(|message| LineError::Unusable { name: name.clone(), message })?;
             let (endpoint, room) = (Arc::new(endpoint), Arc::new(Semaphore::new(line.max_calls)));
-            let (name, tasks) = (name.clone(), Arc::clone(&tasks));
-            lines.insert(name.clone(), Arc::new(RingingLine { name, endpoint, room, settings, tasks }));
+            let (name, tasks, keypads) = (name.clone(), Arc::clone(&tasks), Arc::default());
+            let line = RingingLine { name: name.clone(), endpoint, room, settings, keypads, tasks };
+            lines.insert(name, Arc::new(line));
         }
         let rejections = Arc::new(Semaphore::new(REJECTIONS));
         let (callers, beginning) = (Arc::default(), Mutex::default());
@@ -392,7 +398,8 @@ impl RingingLine {
     fn carry(&self, call: String, open: OpenCall, room: Option<OwnedSemaphorePermit>) {
         let OpenCall { run, config, state, news, commands, stay } = open;
         let parts = Parts { config: &config, state: &state, news, commands, stay };
-        let carrier = parts.carrier(call, &self.endpoint);
+        let keypad = self.keypads.enter(&call);
+        let carrier = parts.carrier(call, &self.endpoint, keypad);
         tracing::info!(%run, line = self.name, "carries the call of a telephone");
         self.tasks.spawn(async move {
             carrier.carry().await;
@@ -411,7 +418,7 @@ struct Parts<'p> {
 }
 
 impl Parts<'_> {
-    fn carrier(self, call: String, endpoint: &Arc<Endpoint>) -> Carrier {
+    fn carrier(self, call: String, endpoint: &Arc<Endpoint>, keypad: Keypad) -> Carrier {
         let Self { config, state, news, commands, stay } = self;
         let settings = Settings { price: endpoint.price(), ..Settings::of(config, state) };
         let is_ringing = settings.is_ringing;
@@ -431,7 +438,7 @@ impl Parts<'_> {
             }
             LineSurface::Realtime => Carrier::new(LiveSession::new(settings), provider, news, commands, said),
         };
-        carrier.of_telephone(telephone, is_ringing)
+        carrier.of_telephone(telephone, keypad, is_ringing)
     }
 }
 
@@ -442,18 +449,35 @@ fn place(request: &AgentRequest) -> Option<(&str, &str)> {
 }
 
 impl Telephones {
-    /// Asks the provider of a call to have it taken to an address.
-    async fn refer(&self, request: &AgentRequest, target: &str) -> Result<(), NotTransferred> {
+    /// The line that carries the call of a request, and the call's id.
+    fn carrying<'r>(&self, request: &'r AgentRequest) -> Result<(&Arc<RingingLine>, &'r str), NotDone> {
         let found = place(request).and_then(|(line, call)| Some((self.lines.get(line)?, call)));
-        let Some((line, call)) = found else {
-            let message = "no line of this process carries the call, so it cannot be transferred";
-            return Err(NotTransferred::Passing(message.to_owned()));
-        };
+        found.ok_or_else(|| NotDone::Passing("no line of this process carries the call".to_owned()))
+    }
+
+    /// Sends keys to the caller's line.
+    async fn press(
+        &self,
+        request: &AgentRequest,
+        operation: OperationId,
+        keys: &str,
+    ) -> Result<KeysSent, NotDone> {
+        let (line, call) = self.carrying(request)?;
+        if !matches!(line.endpoint.surface(), LineSurface::Live { .. }) {
+            let message = "keys can be sent in calls of lines with `surface = \"live\"` only";
+            return Err(NotDone::Refused(message.to_owned()));
+        }
+        line.keypads.send(call, operation, keys).await
+    }
+
+    /// Asks the provider of a call to have it taken to an address.
+    async fn refer(&self, request: &AgentRequest, target: &str) -> Result<(), NotDone> {
+        let (line, call) = self.carrying(request)?;
         let called = request.user.get("called").and_then(Value::as_str).unwrap_or_default();
         let allowed = line.settings.numbers.get(called).map(|answerer| answerer.transfer_to.as_slice());
         if !allowed.is_some_and(|patterns| patterns.iter().any(|pattern| pattern.matches(target))) {
             let name = &line.name;
-            return Err(NotTransferred::Refused(format!(
+            return Err(NotDone::Refused(format!(
                 "calls to {called} may not be transferred there: add the address to `transfer_to` of the number in \
                  `[voice.lines.{name}]`"
             )));
@@ -464,10 +488,10 @@ impl Telephones {
         let answer = line.endpoint.control(call, &Control::Refer(target.to_owned())).await;
         answer.map_err(|refused| match refused {
             NoControl::Gone(reason) | NoControl::Key(reason) | NoControl::Refused(reason) => {
-                NotTransferred::Failed(reason)
+                NotDone::Failed(reason)
             }
-            NoControl::Passing(reason) => NotTransferred::Passing(reason),
-            NoControl::Unknown(reason) => NotTransferred::Unknown(reason),
+            NoControl::Passing(reason) => NotDone::Passing(reason),
+            NoControl::Unknown(reason) => NotDone::Unknown(reason),
         })
     }
 }
@@ -488,8 +512,17 @@ impl Switchboard for Telephones {
         &'t self,
         request: &'t AgentRequest,
         transfer: &'t Transfer,
-    ) -> Pin<Box<dyn Future<Output = Result<(), NotTransferred>> + Send + 't>> {
+    ) -> Pin<Box<dyn Future<Output = Result<(), NotDone>> + Send + 't>> {
         Box::pin(self.refer(request, &transfer.target))
+    }
+
+    fn send_keys<'t>(
+        &'t self,
+        request: &'t AgentRequest,
+        operation: OperationId,
+        keys: &'t str,
+    ) -> Pin<Box<dyn Future<Output = Result<KeysSent, NotDone>> + Send + 't>> {
+        Box::pin(self.press(request, operation, keys))
     }
 
     fn connect(&self, call: OpenCall) {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use dalsegno_core::{EffectClass, JsonSchema, ToolKind, ToolName};
+use dalsegno_core::{EffectClass, JsonSchema, OnIndeterminate, ToolKind, ToolName};
 use serde_json::{Value, json};
 
 use crate::toolkit::DeclaredTool;
@@ -29,6 +29,8 @@ pub struct CatalogueTool {
     pub destructive: Option<bool>,
     /// What may repeat, where the engine knows it: built-in tools, and tools registered in process.
     pub declared: Option<EffectClass>,
+    /// What happens when nobody knows whether it took place, unless the agent's file says; the engine's usual way where this is none.
+    pub on_indeterminate: Option<OnIndeterminate>,
     /// The document that it is a tool of, where it is a declarative one.
     pub document: Option<DeclaredTool>,
     /// Whether what the server says may make the engine less careful: the server's `trust_annotations`.
@@ -47,6 +49,7 @@ impl CatalogueTool {
             idempotent: None,
             destructive: None,
             declared: None,
+            on_indeterminate: None,
             document: None,
             trusted: false,
         }
@@ -178,6 +181,9 @@ pub fn builtin_tools() -> Catalogue {
 /// The tool by which the live model of a call ends it.
 pub(crate) const HANG_UP: &str = "call.hang_up";
 
+/// The tool by which the live model of a call presses keys on the caller's line.
+pub(crate) const SEND_DIGITS: &str = "call.send_digits";
+
 /// The engine's tools about the workspace, its runs and a call. No `*` covers them: an agent has those that its file names.
 pub fn engine_tools() -> Catalogue {
     let tool = |class, description: &str, properties: Value, required: Value| CatalogueTool {
@@ -239,8 +245,23 @@ pub fn engine_tools() -> Catalogue {
             json!([]),
         )
     };
+    let send_digits = CatalogueTool {
+        // Who could settle it hears no more than the live model does.
+        on_indeterminate: Some(OnIndeterminate::Report),
+        ..tool(
+            EffectClass::Unsafe,
+            "Presses keys on the line of the call, one after the other: to choose from a menu, or to enter a number.",
+            json!({ "digits": {
+                "type": "string",
+                "pattern": "^[0-9*#A-D]{1,32}$",
+                "description": "The keys, each `0` to `9`, `*`, `#` or `A` to `D`.",
+            } }),
+            json!(["digits"]),
+        )
+    };
     [
         (HANG_UP, hang_up),
+        (SEND_DIGITS, send_digits),
         ("workspace.describe", describe),
         ("agents.list", agents),
         ("runs.list", runs),

@@ -320,5 +320,5 @@ fn the_live_model_ends_the_call() {
     let text = "name = \"desk\"\ninstructions = \"Help.\"\n[model]\nuse = \"default\"\n[tools]\nallow = [\"call.hang_up\"]\n";
     workspace.write("agents/desk.toml", text);
     let checked = workspace.dalsegno(&["check"]);
-    assert!(checked.contains("ends calls, and the agent takes none: it has no `[voice]`"), "{checked}");
+    assert!(checked.contains("is for calls, and the agent takes none: it has no `[voice]`"), "{checked}");
 }

@@ -6,6 +6,7 @@ mod commands;
 mod costs;
 mod delegates;
 mod inputs;
+mod keys;
 mod kills;
 mod media;
 mod media_inputs;

@@ -156,7 +156,11 @@ impl DuplexSession {
         let command = about.parse::<OperationId>().ok();
         let command = command.filter(|id| self.sent.iter().any(|one| one.id == *id));
         let check = self.checks.iter().position(|(id, _)| id == about);
-        match (Meaning::of(error), command) {
+        let meaning = Meaning::of(error);
+        if meaning != Meaning::Fatal && self.key_refused(about, &error.message(), output) {
+            return;
+        }
+        match (meaning, command) {
             (Meaning::Fatal, _) => *output = joined(output, self.refused_for_good(error)),
             (Meaning::Known, Some(id)) => self.acknowledge(id, output),
             (_, Some(id)) if error.code() == BUFFER_FULL && self.shorten(id, output) => {}

@@ -4,6 +4,7 @@
 //! caller say comes in fragments, which become whole when the other one speaks, at a delegation, or after a silence.
 
 mod commands;
+mod keys;
 mod sent;
 mod taken;
 mod work;
@@ -17,8 +18,9 @@ use dalsegno_core::{CommandKind, EndedBy, LiveCommand, LiveNews, OperationId, TE
 
 use crate::dialogue::Item;
 use crate::port::ModelSession;
-use crate::session::{Counts, Output, Settings};
+use crate::session::{Counts, NoKeys, Output, Settings};
 use crate::taken::Error;
+use keys::Keys;
 use taken::{Closed, Taken};
 
 /// How long the provider may take to answer on a new socket, in milliseconds.
@@ -123,6 +125,8 @@ pub struct DuplexSession {
     heard_at: u64,
     probed: Option<u64>,
     has_closed: bool,
+    /// The keys that are being sent to the caller's line.
+    keys: Option<Keys>,
     counts: Counts,
 }
 
@@ -154,6 +158,7 @@ impl DuplexSession {
             heard_at: 0,
             probed: None,
             has_closed: false,
+            keys: None,
             counts: Counts::default(),
         }
     }
@@ -175,6 +180,7 @@ impl DuplexSession {
     fn break_off(&mut self, output: &mut Output) {
         self.tell_caller(output);
         self.tell_agent(output);
+        self.break_off_keys(output);
         self.sent.clear();
         self.checks.clear();
         self.streams.clear();
@@ -233,6 +239,7 @@ impl DuplexSession {
             Taken::Digits(digits) => {
                 output.news.extend(digits.chars().take(64).map(|digit| LiveNews::Digit { digit }));
             }
+            Taken::KeySent { about } => self.key_sent(about.as_deref(), output),
             Taken::Response { about, delegation, event } => {
                 self.response(about.as_deref(), delegation, event, output);
             }
@@ -317,7 +324,7 @@ impl ModelSession for DuplexSession {
     }
 
     fn is_between(&self) -> bool {
-        !self.is_open() || (self.streams.is_empty() && self.asked.is_none())
+        !self.is_open() || (self.streams.is_empty() && self.asked.is_none() && self.keys.is_none())
     }
 
     fn counts(&self) -> Counts {
@@ -428,6 +435,14 @@ impl ModelSession for DuplexSession {
         output
     }
 
+    fn send_keys(&mut self, operation: OperationId, keys: &str) -> Result<Output, NoKeys> {
+        self.begin_keys(operation, keys)
+    }
+
+    fn stop_keys(&mut self) {
+        self.keys = None;
+    }
+
     fn wakes_at(&self) -> Option<u64> {
         match self.stage {
             Stage::Away | Stage::Over => None,
@@ -479,6 +494,7 @@ fn joined(before: &mut Output, after: Output) -> Output {
     output.frames.extend(after.frames);
     output.news.extend(after.news);
     output.close |= after.close;
+    output.keys = after.keys.or(output.keys);
     output
 }
 

@@ -88,6 +88,11 @@ pub(super) fn commentary(event_id: &str, delegation: Option<&str>, content: &str
     told("session.commentary.append", event_id, delegation, content)
 }
 
+/// A key for the caller's line.
+pub(super) fn key(event_id: &str, key: char) -> String {
+    json!({ "type": "transport.dtmf.send", "event_id": event_id, "event": key.to_string() }).to_string()
+}
+
 /// Something for the live model to know.
 pub(super) fn thinking(event_id: &str, content: &str) -> String {
     told("session.thinking.append", event_id, None, content)

@@ -40,6 +40,10 @@ pub(super) enum Taken {
     },
     /// Keys that the caller pressed.
     Digits(String),
+    /// A key was sent to the caller's line: the frame of ours that asked for it.
+    KeySent {
+        about: Option<String>,
+    },
     /// The session is over.
     Closed(Closed),
     /// The call did not come to stand.
@@ -226,6 +230,7 @@ impl Taken {
                 Self::Response { about, delegation: delegation_id, event: Event::of(event)? }
             }
             "transport.dtmf.received" => Self::Digits(event?.as_str()?.to_owned()),
+            "transport.dtmf.sent" => Self::KeySent { about },
             "transport.failed" => {
                 let said = error.and_then(|error| error.message);
                 Self::Broken(said.unwrap_or_else(|| "the provider gives no reason".to_owned()))
@@ -248,8 +253,7 @@ impl Taken {
             | "session.resumed"
             | "transport.ringing"
             | "transport.answered"
-            | "transport.dtmf.send"
-            | "transport.dtmf.sent" => Self::Nothing,
+            | "transport.dtmf.send" => Self::Nothing,
             kind if SOUND.contains(&kind) => Self::Sound,
             _ => Self::Unknown,
         })
@@ -260,6 +264,7 @@ impl Taken {
         !matches!(
             self,
             Self::Accepted { .. }
+                | Self::KeySent { .. }
                 | Self::Nothing
                 | Self::Sound
                 | Self::Unknown

@@ -127,6 +127,38 @@ pub struct Output {
     pub close: bool,
     /// Frames for the carrier of the caller's line, in order.
     pub line: Vec<String>,
+    /// What came of the keys that were to be sent to the caller's line, where that is known now.
+    pub keys: Option<KeysEnd>,
+}
+
+/// What came of keys that were to be sent to the caller's line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum KeysEnd {
+    /// The provider has sent all of them.
+    Sent,
+    /// It has sent this many, and refuses the next one.
+    Refused {
+        /// How many it has sent.
+        sent: usize,
+        /// Why it sends no more.
+        reason: String,
+    },
+    /// It has sent at least this many, and perhaps the next one.
+    Unknown {
+        /// How many it has certainly sent.
+        sent: usize,
+        /// Why no more is known.
+        reason: String,
+    },
+}
+
+/// Why no keys can be sent to the caller's line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoKeys {
+    /// The protocol has no frame for it.
+    Never,
+    /// There is no connection to the session at the moment, or other keys are being sent.
+    NotNow,
 }
 
 /// How many frames there were, and how many of them were of no use.

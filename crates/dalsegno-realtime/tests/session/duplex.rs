@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 
 use dalsegno_core::{CommandKind, EndedBy, LiveCommand, LiveNews, LivePrice, OperationId, ResponseEnd};
-use dalsegno_realtime::{Backend, DuplexSession, FRAME_BYTES_MAX, ModelSession, Output, Settings};
+use dalsegno_realtime::{
+    Backend, DuplexSession, FRAME_BYTES_MAX, KeysEnd, ModelSession, NoKeys, Output, Settings,
+};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -16,6 +18,8 @@ pub(crate) struct Line {
     pub(crate) sent: Vec<Value>,
     news: Vec<LiveNews>,
     closed: bool,
+    /// What came of keys for the caller's line.
+    pub(crate) keys: Vec<KeysEnd>,
 }
 
 impl Line {
@@ -25,11 +29,11 @@ impl Line {
 
     pub(crate) fn of(settings: Settings, backend: Backend) -> Self {
         let session = DuplexSession::new(Settings { outlives: true, ..settings }, backend);
-        Self { session, now: 0, sent: Vec::new(), news: Vec::new(), closed: false }
+        Self { session, now: 0, sent: Vec::new(), news: Vec::new(), closed: false, keys: Vec::new() }
     }
 
     /// A call that was answered and whose session is open.
-    fn open() -> Self {
+    pub(crate) fn open() -> Self {
         let mut line = Self::new(settings());
         line.attach();
         assert_eq!(line.take_news(), [LiveNews::Connected]);
@@ -44,7 +48,8 @@ impl Line {
     }
 
     fn put(&mut self, output: Output) {
-        let Output { frames, news, close, line: _ } = output;
+        let Output { frames, news, close, line: _, keys } = output;
+        self.keys.extend(keys);
         self.sent.extend(frames.iter().map(|frame| serde_json::from_str(frame).unwrap()));
         self.news.extend(news);
         self.closed |= close;
@@ -53,6 +58,26 @@ impl Line {
     pub(crate) fn frame(&mut self, frame: Value) {
         let output = self.session.frame(self.now, &frame.to_string());
         self.put(output);
+    }
+
+    pub(crate) fn lose(&mut self) {
+        let output = self.session.lost(self.now, "reset");
+        self.put(output);
+    }
+
+    /// Keys are to be sent to the caller's line.
+    pub(crate) fn send_keys(&mut self, id: u8, keys: &str) -> Result<(), NoKeys> {
+        let output = self.session.send_keys(OperationId::from_bytes([id; 16]), keys)?;
+        self.put(output);
+        Ok(())
+    }
+
+    pub(crate) fn stop_keys(&mut self) {
+        self.session.stop_keys();
+    }
+
+    pub(crate) fn is_between(&self) -> bool {
+        self.session.is_between()
     }
 
     /// Something that the other model does.
@@ -85,7 +110,7 @@ impl Line {
         self.put(output);
     }
 
-    fn take_news(&mut self) -> Vec<LiveNews> {
+    pub(crate) fn take_news(&mut self) -> Vec<LiveNews> {
         std::mem::take(&mut self.news)
     }
 
@@ -513,6 +538,12 @@ fn words_for_an_agent_are_the_last_ones_and_fit_into_a_call() {
     assert!(call.arguments.contains("caller: 39 ") && !call.arguments.contains("caller: 1 "));
 }
 
+/// The id of a frame that sends a key.
+fn key_id() -> impl Strategy<Value = String> {
+    (0_u8..3, 1_u8..4)
+        .prop_map(|(operation, key)| format!("{}-{key}", OperationId::from_bytes([operation; 16])))
+}
+
 /// A frame that a provider may send, in any order.
 fn any_frame() -> impl Strategy<Value = String> {
     let id = || prop_oneof![Just("a"), Just("b"), Just("c")];
@@ -543,6 +574,8 @@ fn any_frame() -> impl Strategy<Value = String> {
         }),
         2 => (id(), any::<bool>()).prop_map(|(id, ours)| left(id, if ours { "client" } else { "responses" }).to_string()),
         1 => Just(json!({ "type": "transport.dtmf.received", "event": "12#" }).to_string()),
+        2 => prop::option::of(key_id()).prop_map(|id| json!({ "type": "transport.dtmf.sent", "event": "1", "client_event_id": id }).to_string()),
+        1 => key_id().prop_map(|id| json!({ "type": "error", "error": { "code": "no", "client_event_id": id } }).to_string()),
         1 => Just("{".to_owned()),
         1 => Just(format!("{{\"type\":\"{}\"}}", "x".repeat(FRAME_BYTES_MAX))),
         1 => Just("[".repeat(300)),
@@ -554,6 +587,8 @@ fn any_frame() -> impl Strategy<Value = String> {
 enum Happens {
     Frame(String),
     Command(u8),
+    Keys(u8),
+    StopKeys,
     Wait(u64),
     Lost,
     Attached,
@@ -563,6 +598,8 @@ fn happens() -> impl Strategy<Value = Happens> {
     prop_oneof![
         12 => any_frame().prop_map(Happens::Frame),
         4 => (0_u8..4).prop_map(Happens::Command),
+        3 => (0_u8..3).prop_map(Happens::Keys),
+        1 => Just(Happens::StopKeys),
         2 => (1_u64..20_000).prop_map(Happens::Wait),
         1 => Just(Happens::Lost),
         2 => Just(Happens::Attached),
@@ -580,6 +617,7 @@ proptest! {
             true => Line::of(settings(), Backend::Agent { tool: "agents__kitchen".into() }),
             false => Line::new(settings()),
         };
+        let mut begun = BTreeSet::new();
         for one in course {
             match one {
                 Happens::Frame(frame) => {
@@ -596,17 +634,33 @@ proptest! {
                     };
                     line.command(id, kind);
                 }
-                Happens::Wait(millis) => line.wait(millis),
-                Happens::Lost => {
-                    let output = line.session.lost(line.now, "reset");
-                    line.put(output);
+                // Each operation has its own keys, and asks once.
+                Happens::Keys(id) if begun.contains(&id) => {}
+                Happens::Keys(id) => {
+                    if line.send_keys(id, "12#").is_ok() {
+                        begun.insert(id);
+                    }
                 }
+                Happens::StopKeys => line.stop_keys(),
+                Happens::Wait(millis) => line.wait(millis),
+                Happens::Lost => line.lose(),
                 Happens::Attached => {
                     let output = line.session.attached(line.now);
                     line.put(output);
                 }
             }
         }
+        // No key is sent twice, and each is sent after the one before. Each wish ends once, if it is not given up.
+        let keys: Vec<&Value> = line.sent.iter().filter(|frame| frame["type"] == "transport.dtmf.send").collect();
+        for id in &begun {
+            let own = OperationId::from_bytes([*id; 16]).to_string();
+            let own = keys.iter().filter_map(|frame| Some((frame["event_id"].as_str()?.strip_prefix(&own)?, &frame["event"])));
+            let expected = [("-1", json!("1")), ("-2", json!("2")), ("-3", json!("#"))];
+            prop_assert!(own.zip(0..).all(|((id, key), place): (_, usize)| expected.get(place) == Some(&(id, key.clone()))));
+        }
+        prop_assert!(line.keys.len() <= begun.len());
+        let is_whole = |end: &KeysEnd| *end == KeysEnd::Sent;
+        prop_assert!(3 * line.keys.iter().filter(|end| is_whole(end)).count() <= keys.len());
         let (mut open, mut over, mut asked) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
         let mut speaks = false;
         for news in &line.news {

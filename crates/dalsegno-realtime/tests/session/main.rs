@@ -5,6 +5,7 @@
 mod dialogue;
 mod duplex;
 mod hostile;
+mod keys;
 mod laws;
 mod loss;
 mod media;

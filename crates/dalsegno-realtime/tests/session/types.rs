@@ -46,6 +46,7 @@ fn every_live_frame() -> Vec<Value> {
         line.command(2, output("c1"));
         line.command(3, CommandKind::Note { text: "x".repeat(TEXT_BYTES_MAX) });
         line.command(4, respond());
+        assert_eq!(line.send_keys(5, "#"), Ok(()));
         line.wait(60_000);
         sent.append(&mut line.sent);
     }

@@ -286,6 +286,7 @@ impl Bindings {
                 idempotent: None,
                 destructive: None,
                 declared: Some(description.class),
+                on_indeterminate: None,
                 document: None,
                 trusted: true,
             };
@@ -308,6 +309,7 @@ impl Bindings {
                     destructive: tool.annotations.destructive,
                     // The protocol says what these requests do, not their server.
                     declared: tool.builtin.map(|_| EffectClass::Read),
+                    on_indeterminate: None,
                     document: None,
                     trusted,
                 };

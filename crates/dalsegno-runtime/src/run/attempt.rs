@@ -31,8 +31,7 @@ use crate::effects::failure::{describe, no_answer};
 use crate::effects::policy::is_free;
 use crate::effects::tool::{CallFiles, Invocation, Tool};
 use crate::effects::tool_server::{ServerSession, returned};
-use crate::run::context::RunContext;
-use crate::run::converse::NotTransferred;
+use crate::run::context::{OfCall, RunContext};
 use crate::run::declared::{Asker, Part};
 use crate::run::files::attach;
 use crate::run::handle::RunEvent;
@@ -64,8 +63,8 @@ pub(crate) struct Attempt {
     pub(crate) asker: Option<Asker>,
     /// On whose behalf a tool is called.
     pub(crate) caller: Caller,
-    /// What the run was begun with, where its call is transferred.
-    pub(crate) transferred: Option<Box<AgentRequest>>,
+    /// What the run was begun with, where something is asked of those who carry its call.
+    pub(crate) of_call: Option<Box<AgentRequest>>,
     /// What it has to do with a task of its server; none where the task is not written down.
     pub(crate) tasking: Option<Tasking>,
     /// Whether a model reads the result, and with it the files that the tool returns.
@@ -118,7 +117,8 @@ impl Attempt {
             Request::ToolCall(call) => match self.context.bindings.tool(&call.tool_name) {
                 Some(tool) => within(timeout, self.call(&**tool, call)).await,
                 None if self.context.runs.offers(&call.tool_name) => {
-                    within(timeout, self.context.runs.call_tool(&self.context, call)).await
+                    let asked = self.context.runs.call_tool(&self.context, call, self.of_call());
+                    within(timeout, asked).await
                 }
                 None => {
                     let (session, tool) = Box::pin(self.session(call)).await?;
@@ -130,10 +130,15 @@ impl Attempt {
         }
     }
 
+    /// What is needed to ask something of those who carry the run's call.
+    fn of_call(&self) -> Option<OfCall<'_>> {
+        self.of_call.as_deref().map(|request| OfCall { request, operation: self.operation })
+    }
+
     /// Has the call transferred by the switchboard that carries it.
     async fn transfer(&self, transfer: &Transfer) -> Result<Outcome, AttemptError> {
         let call = self
-            .transferred
+            .of_call
             .as_deref()
             .filter(|request| request.surface.is_some_and(Surface::outlives_its_process));
         let switchboard = self.context.ports.switchboard.get();
@@ -141,18 +146,8 @@ impl Attempt {
             let message = "the run is no telephone call, so it cannot be transferred";
             return Err(certain(FailureCode::NotPermitted, message.to_owned()));
         };
-        match switchboard.transfer(request, transfer).await {
-            Ok(()) => Ok(Outcome::TransferRequested),
-            Err(NotTransferred::Refused(reason)) => Err(certain(FailureCode::NotPermitted, reason)),
-            Err(NotTransferred::Failed(reason)) => Err(certain(FailureCode::Unavailable, reason)),
-            Err(NotTransferred::Passing(reason)) => {
-                Err(AttemptError { transient: true, ..certain(FailureCode::Unavailable, reason) })
-            }
-            Err(NotTransferred::Unknown(reason)) => Err(AttemptError {
-                received: Received::Possibly,
-                ..certain(FailureCode::Unavailable, reason)
-            }),
-        }
+        switchboard.transfer(request, transfer).await?;
+        Ok(Outcome::TransferRequested)
     }
 
     /// What this is an attempt at, where a document asks for it.

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use dalsegno_core::{
-    AgentCall, AgentConfig, Budget, Handoff, MemoryScope, OperationId, Outcome, RunId, SessionContext,
-    ToolCall, ToolDocument, ToolName, ToolOwner, Toolbox, Usage,
+    AgentCall, AgentConfig, AgentRequest, Budget, Handoff, MemoryScope, OperationId, Outcome, RunId,
+    SessionContext, ToolCall, ToolDocument, ToolName, ToolOwner, Toolbox, Usage,
 };
 use dalsegno_history::{Fold, HistoryError};
 use dalsegno_memory::{Principal, Scope, ScopeResolver, ScopeSet};
@@ -65,11 +65,24 @@ pub(crate) trait Runs: Send + Sync {
     /// Says whether a tool is one of the engine's own.
     fn offers(&self, tool: &ToolName) -> bool;
 
-    /// Calls one of the engine's own tools.
-    async fn call_tool(&self, context: &RunContext, call: &ToolCall) -> Result<Outcome, AttemptError>;
+    /// Calls one of the engine's own tools; one that is about the run's call needs what the run was begun with.
+    async fn call_tool(
+        &self,
+        context: &RunContext,
+        call: &ToolCall,
+        of_call: Option<OfCall<'_>>,
+    ) -> Result<Outcome, AttemptError>;
 
     /// Calls a tool that is a document, beside the operations of the run.
     async fn call_document(&self, context: &RunContext, call: DocumentCall<'_>) -> Result<Finished, String>;
+}
+
+/// An operation that asks something of those who carry the run's call.
+#[derive(Clone, Copy)]
+pub(crate) struct OfCall<'a> {
+    /// What the run was begun with.
+    pub(crate) request: &'a AgentRequest,
+    pub(crate) operation: OperationId,
 }
 
 /// One call of a tool that is a document.

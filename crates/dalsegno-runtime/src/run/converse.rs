@@ -5,7 +5,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use dalsegno_core::{
-    AgentConfig, AgentName, AgentRequest, AgentState, LiveCommand, LiveNews, OperationId, RunId, Surface,
+    AgentConfig, AgentName, AgentRequest, AgentState, FailureCode, LiveCommand, LiveNews, OperationId,
+    Received, RunId, Surface,
 };
 use dalsegno_history::Fold;
 use dalsegno_store::Message;
@@ -13,6 +14,7 @@ use dalsegno_tools::Transfer;
 use tokio::sync::{mpsc, watch};
 
 use crate::effects::budget;
+use crate::effects::failure::{AttemptError, certain};
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::run::handle::RunHandle;
@@ -62,13 +64,36 @@ pub trait Switchboard: Send + Sync + 'static {
         &'t self,
         request: &'t AgentRequest,
         transfer: &'t Transfer,
-    ) -> Pin<Box<dyn Future<Output = Result<(), NotTransferred>> + Send + 't>>;
+    ) -> Pin<Box<dyn Future<Output = Result<(), NotDone>> + Send + 't>>;
+
+    /// Sends keys, each of `0` to `9`, `*`, `#` and `A` to `D`, to the caller's line of the call of this request, once, for this
+    /// operation of its run.
+    fn send_keys<'t>(
+        &'t self,
+        request: &'t AgentRequest,
+        operation: OperationId,
+        keys: &'t str,
+    ) -> Pin<Box<dyn Future<Output = Result<KeysSent, NotDone>> + Send + 't>>;
 }
 
-/// Why a call was not transferred.
+/// How many keys were sent to a caller's line.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum NotTransferred {
-    /// It may not go there.
+pub enum KeysSent {
+    /// All of them.
+    All,
+    /// The first ones; the provider refused the next one.
+    First {
+        /// How many.
+        count: usize,
+        /// Why no more were sent.
+        reason: String,
+    },
+}
+
+/// Why a call was not transferred, or no keys were sent to the caller's line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NotDone {
+    /// It may not be done.
     Refused(String),
     /// The provider did not take the wish, and will not.
     Failed(String),
@@ -76,6 +101,19 @@ pub enum NotTransferred {
     Passing(String),
     /// The provider may have taken the wish.
     Unknown(String),
+}
+
+impl From<NotDone> for AttemptError {
+    fn from(not: NotDone) -> Self {
+        match not {
+            NotDone::Refused(reason) => certain(FailureCode::NotPermitted, reason),
+            NotDone::Failed(reason) => certain(FailureCode::Unavailable, reason),
+            NotDone::Passing(reason) => Self { transient: true, ..certain(FailureCode::Unavailable, reason) },
+            NotDone::Unknown(reason) => {
+                Self { received: Received::Possibly, ..certain(FailureCode::Unavailable, reason) }
+            }
+        }
+    }
 }
 
 /// A call that was begun, perhaps by another process, and is not over.

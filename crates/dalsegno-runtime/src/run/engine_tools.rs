@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use dalsegno_core::{AgentName, FailureCode, Outcome, RunId, ToolCall, ToolName, ToolReturn};
+use dalsegno_core::{AgentName, FailureCode, Outcome, RunId, Surface, ToolCall, ToolName, ToolReturn};
 use dalsegno_store::{RunFilter, RunStatus};
 use serde_json::{Map, Value, json};
 
@@ -10,7 +10,8 @@ use crate::effects::failure::AttemptError;
 use crate::effects::failure::certain;
 use crate::engine::Engine;
 use crate::error::EngineError;
-use crate::run::context::RunContext;
+use crate::run::context::{OfCall, RunContext};
+use crate::run::converse::KeysSent;
 use crate::run::handle::Cancelled;
 
 /// Most agents or tools that are listed.
@@ -20,6 +21,9 @@ const COUNTED: u32 = 1_000;
 /// Most characters of a description.
 const WORDS: usize = 300;
 
+/// The tool that sends keys to the caller's line.
+pub(crate) const SEND_DIGITS: &str = "call.send_digits";
+
 /// Which of the tools it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EngineTool {
@@ -28,6 +32,7 @@ pub(crate) enum EngineTool {
     Runs,
     Cancel,
     Metrics,
+    SendDigits,
 }
 
 impl EngineTool {
@@ -39,6 +44,7 @@ impl EngineTool {
             "runs.list" => Self::Runs,
             "runs.cancel" => Self::Cancel,
             "metrics.read" => Self::Metrics,
+            SEND_DIGITS => Self::SendDigits,
             _ => return None,
         };
         let server = name.as_str().split('.').next().unwrap_or_default();
@@ -53,6 +59,7 @@ impl Engine {
         tool: EngineTool,
         context: &RunContext,
         call: &ToolCall,
+        of_call: Option<OfCall<'_>>,
     ) -> Result<Outcome, AttemptError> {
         let tenant = context.tenant.as_str();
         let text = |name: &str| call.parameters[name].as_str();
@@ -77,6 +84,10 @@ impl Engine {
                 }
             }
             EngineTool::Metrics => self.count_runs(tenant).await.map_err(failed)?,
+            EngineTool::SendDigits => {
+                let digits = text("digits").unwrap_or_default();
+                return send_digits(context, digits, of_call).await;
+            }
         };
         Ok(match result {
             Value::Null => refused("there is no such run of this tenant"),
@@ -183,6 +194,26 @@ impl Engine {
         counted.insert("by_agent".to_owned(), json!(agents));
         Ok(Value::Object(counted))
     }
+}
+
+/// Sends keys to the caller's line by the switchboard that carries the call.
+async fn send_digits(
+    context: &RunContext,
+    digits: &str,
+    of_call: Option<OfCall<'_>>,
+) -> Result<Outcome, AttemptError> {
+    let call = of_call.filter(|call| call.request.surface.is_some_and(Surface::outlives_its_process));
+    let Some((OfCall { request, operation }, switchboard)) = call.zip(context.ports.switchboard.get()) else {
+        let message = "the run is no telephone call, so there is no line that digits could be sent to";
+        return Err(certain(FailureCode::NotPermitted, message.to_owned()));
+    };
+    Ok(match switchboard.send_keys(request, operation, digits).await? {
+        KeysSent::All => Outcome::ToolReturned(ToolReturn::structured(json!({ "sent": digits }))),
+        KeysSent::First { count, reason } => {
+            let sent: String = digits.chars().take(count).collect();
+            refused(&format!("only `{sent}` was sent: {reason}"))
+        }
+    })
 }
 
 fn refused(message: &str) -> Outcome {

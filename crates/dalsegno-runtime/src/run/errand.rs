@@ -110,7 +110,7 @@ impl Engine {
                 reading: reading.clone(),
                 asker: asker.clone(),
                 caller: caller.clone(),
-                transferred: None,
+                of_call: None,
                 tasking: None,
                 is_shown: false,
             };

@@ -9,7 +9,7 @@ use dalsegno_tools::Finished;
 use crate::effects::failure::{AttemptError, certain};
 use crate::engine::Engine;
 use crate::error::EngineError;
-use crate::run::context::{DocumentCall, GivenUp, Prepared, RunContext, Runs, Within};
+use crate::run::context::{DocumentCall, GivenUp, OfCall, Prepared, RunContext, Runs, Within};
 use crate::run::engine_tools::EngineTool;
 use crate::run::handle::{GateInput, RunHandle};
 use crate::trial::Behalf;
@@ -48,9 +48,14 @@ impl Runs for Engine {
         EngineTool::of(tool, self).is_some()
     }
 
-    async fn call_tool(&self, context: &RunContext, call: &ToolCall) -> Result<Outcome, AttemptError> {
+    async fn call_tool(
+        &self,
+        context: &RunContext,
+        call: &ToolCall,
+        of_call: Option<OfCall<'_>>,
+    ) -> Result<Outcome, AttemptError> {
         match EngineTool::of(&call.tool_name, self) {
-            Some(tool) => self.engine_tool(tool, context, call).await,
+            Some(tool) => self.engine_tool(tool, context, call, of_call).await,
             None => Err(certain(FailureCode::Internal, format!("`{}` is not the engine's", call.tool_name))),
         }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use dalsegno_core::{EffectClass, OperationId, Outcome, RunId};
 use serde_json::{Value, json};
 
-use super::{Guarantees, KEYS_KEPT, Line, may_retry, reply};
+use super::{Guarantees, KEYS_KEPT, Line, may_retry, number_of, reply};
 use crate::pictures;
 use crate::process::Process;
 use crate::workspace::{FOUND, KEPT, is_denied, is_ruled};
@@ -195,6 +195,23 @@ impl Guarantees {
         (self.call(process, call), class)
     }
 
+    /// Keys are to be sent to the line of a caller, for an operation of the call's run.
+    pub(crate) fn keys(&mut self, process: &Process, operation: OperationId, keys: &str) -> Option<Call> {
+        let run = self.run_of(operation)?;
+        let op = self.runs.get(&run)?.ops.get(&operation)?;
+        let own = op.intents.iter().rfind(|(_, by)| **by == process.number);
+        let call = Call {
+            process: process.number,
+            run,
+            operation,
+            attempt: own.map_or(0, |(attempt, _)| *attempt),
+            tool: op.tool.clone(),
+            arguments: json!({ "digits": keys }),
+            tenant: String::new(),
+        };
+        Some(self.call(process, call))
+    }
+
     /// A receiver is asked about a call, by the key that the call had.
     pub(crate) fn lookup(&mut self, process: &Process, key: &str) -> Call {
         self.reads += 1;
@@ -299,7 +316,7 @@ impl Guarantees {
             return;
         }
         let same =
-            self.effects.entry((call.run, call.arguments["n"].as_i64().unwrap_or_default())).or_default();
+            self.effects.entry((call.run, number_of(&call.arguments).unwrap_or_default())).or_default();
         *same += 1;
         let most = match terms {
             Some(terms) if may_retry(terms.policy) => attempts.min(terms.retries + 1),

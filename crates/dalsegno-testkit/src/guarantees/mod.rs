@@ -283,6 +283,9 @@ impl Guarantees {
 
 /// What a tool answers: it follows from the call alone, so that an answer that went to another call shows.
 pub(crate) fn reply(run: RunId, tool: &str, arguments: &Value) -> Value {
+    if tool == crate::workspace::SEND_DIGITS {
+        return serde_json::json!({ "sent": arguments["digits"] });
+    }
     if tool == crate::workspace::KEPT {
         return serde_json::json!({ "q": arguments["q"], "n": 0, "receipt": format!("answer {}", arguments["q"]) });
     }
@@ -291,6 +294,12 @@ pub(crate) fn reply(run: RunId, tool: &str, arguments: &Value) -> Value {
     }
     let run = run.to_string();
     serde_json::json!({ "n": arguments["n"], "receipt": format!("{} {tool} {}", &run[..8], arguments["n"]) })
+}
+
+/// The number of a call, which it has alone in its run.
+pub(crate) fn number_of(arguments: &Value) -> Option<i64> {
+    let number = |value: &Value| value.as_i64().or_else(|| value.as_str()?.parse().ok());
+    number(&arguments["n"]).or_else(|| number(&arguments["digits"]))
 }
 
 fn may_retry(policy: OnIndeterminate) -> bool {

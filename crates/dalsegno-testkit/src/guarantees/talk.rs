@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use dalsegno_core::{EffectClass, LiveNews, OperationId, RunId};
 use serde_json::Value;
 
-use super::{Guarantees, Line, Op};
+use super::{Guarantees, Line, Op, number_of};
 use crate::workspace::{PHONE, SECOND};
 
 /// A call, as its provider has it.
@@ -46,7 +46,7 @@ impl Guarantees {
     /// The live model asks for a tool.
     pub(crate) fn asks(&mut self, run: RunId, call_id: &str, tool: &str, arguments: &str, response: &str) {
         let arguments: Value = serde_json::from_str(arguments).unwrap_or_default();
-        let n = arguments["n"].as_i64().unwrap_or_default();
+        let n = number_of(&arguments).unwrap_or_default();
         let talk = self.talks.entry(run).or_default();
         talk.asked.insert(call_id.to_owned(), (tool.to_owned(), n, response.to_owned()));
     }
@@ -142,8 +142,7 @@ impl Guarantees {
         if !matches!(class, EffectClass::Keyed | EffectClass::Unsafe) {
             return false;
         }
-        let n = &arguments["n"];
-        let n = n.as_i64().or_else(|| n.as_str()?.parse().ok()).unwrap_or_default();
+        let n = number_of(arguments).unwrap_or_default();
         let is_it = |(asked, number, response): &(String, i64, String)| {
             asked == tool && (n == *number || n == number + SECOND) && talk.completed.contains(response)
         };

@@ -1,14 +1,14 @@
 //! A call with a live model that hears while it speaks: the Live API as the types of its client library have it.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio_tungstenite::tungstenite::Message;
 
 use super::session::with_last_call;
-use super::{LiveAnswer, Shared, calls, outputs};
+use super::{LiveAnswer, LiveKeys, Shared, calls, outputs};
 
 /// Most bytes of what the live model is told at once. The provider counts 500 tokens.
 const TOLD_BYTES: usize = 2_000;
@@ -191,6 +191,23 @@ impl Duplex {
                         let answer = self.answers.pop_front().unwrap_or_else(|| LiveAnswer::says("Yes."));
                         self.says(&answer.text);
                     }
+                }
+            }
+            "transport.dtmf.send" => {
+                let key = frame["event"].as_str().and_then(|key| key.parse::<char>().ok());
+                let Some(key) = key.filter(|key| matches!(key, '0'..='9' | 'A'..='D' | '*' | '#')) else {
+                    return wrong("event: it is no key");
+                };
+                let keys = *self.shared.keys.lock().unwrap_or_else(PoisonError::into_inner);
+                if keys == LiveKeys::Refused(key) {
+                    return Err(("dtmf_failed", format!("The trunk does not take `{key}`.")));
+                }
+                self.shared.book().telephones.entry(self.call.clone()).or_default().keys.push(key);
+                if keys != LiveKeys::Unanswered(key) {
+                    let event = key.to_string();
+                    self.send(
+                        json!({ "type": "transport.dtmf.sent", "event": event, "client_event_id": about }),
+                    );
                 }
             }
             "session.thinking.append" => {

@@ -1,5 +1,7 @@
 //! One session of the live model, and its conversation.
 
+mod judge;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,7 +14,8 @@ use tokio::sync::mpsc;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::{Error, Message};
 
-use super::sound::{AGENT_MS, Heard, PIECE, Sound};
+use super::caller::{Caller, Does};
+use super::sound::{AGENT_MS, Heard, PIECE, Sound, WIDE};
 use super::{LiveAnswer, LiveBook, LiveFault, LiveWait, Shared, calls};
 use crate::voice_code;
 
@@ -59,6 +62,11 @@ pub(super) struct Served {
     sound: Option<Box<Sound>>,
     /// When the last call of a tool was asked for, and how long it then waited for its output.
     asked: Option<(Instant, Option<Duration>)>,
+    /// When the caller began to speak, until the client cuts what was said.
+    began: Option<Instant>,
+    /// All items, where it ends with its socket: those of a call are in the book.
+    items: Vec<Value>,
+    pub(super) caller: Caller,
 }
 
 /// Why a frame is refused: the code and the words.
@@ -77,6 +85,7 @@ impl Served {
         };
         let (instructions, tools) = (String::new(), Vec::new());
         let out = Out::Socket(Box::new(stream));
+        let caller = shared.callers.next();
         Self {
             out,
             answers: None,
@@ -88,6 +97,9 @@ impl Served {
             active: None,
             sound: None,
             asked: None,
+            began: None,
+            items: Vec::new(),
+            caller,
         }
     }
 
@@ -98,6 +110,7 @@ impl Served {
         answers: Vec<LiveAnswer>,
         shared: Arc<Shared>,
     ) -> Self {
+        let caller = shared.callers.next();
         let mut served = Self {
             out: Out::Call(call.to_owned(), Vec::new()),
             answers: Some(answers.into()),
@@ -109,6 +122,9 @@ impl Served {
             active: None,
             sound: None,
             asked: None,
+            began: None,
+            items: Vec::new(),
+            caller,
         };
         served.take_session(accepted);
         served
@@ -133,22 +149,54 @@ impl Served {
         }
     }
 
-    /// The caller says something over the telephone. It interrupts the live model, which then answers by itself.
+    /// The caller says something over the telephone.
     pub(super) async fn hear(&mut self, text: &str) -> Goes {
-        self.send(
-            json!({ "type": "input_audio_buffer.speech_started", "audio_start_ms": 0, "item_id": "heard" }),
-        )
-        .await?;
-        if self.active.is_some() {
-            self.cancel().await?;
+        self.heard(Heard::Begins).await?;
+        self.heard(Heard::Ends(text.to_owned())).await
+    }
+
+    /// A caller does something by itself.
+    pub(super) async fn does(&mut self, does: Does) -> Goes {
+        match does {
+            Does::Begins => self.heard(Heard::Begins).await,
+            Does::Ends(text) => {
+                self.spoken(&text).await?;
+                Ok(true)
+            }
+            Does::Hears(answers) => {
+                self.answers.get_or_insert_default().extend(answers);
+                self.begin(&json!({ "metadata": null })).await
+            }
         }
-        let goes = self.turn(text).await?;
+    }
+
+    /// The caller begins to speak, which interrupts the live model, or has spoken, which the live model then answers by itself.
+    async fn heard(&mut self, heard: Heard) -> Goes {
+        let goes = match heard {
+            Heard::Begins => {
+                self.began = Some(Instant::now());
+                self.send(json!({ "type": "input_audio_buffer.speech_started", "audio_start_ms": 0,
+                    "item_id": "heard" }))
+                    .await?;
+                if self.active.is_some() {
+                    self.cancel().await?;
+                }
+                true
+            }
+            Heard::Ends(text) => self.turn(&text).await?,
+        };
         self.shared.changed.notify_waiters();
         Ok(goes)
     }
 
     /// The caller has said something, and is answered.
     async fn turn(&mut self, text: &str) -> Goes {
+        self.spoken(text).await?;
+        self.begin(&json!({ "metadata": null })).await
+    }
+
+    /// The caller has said something.
+    async fn spoken(&mut self, text: &str) -> Result<(), Error> {
         let item = self.id("item");
         self.send(json!({ "type": "input_audio_buffer.speech_stopped", "audio_end_ms": 0, "item_id": item }))
             .await?;
@@ -157,8 +205,7 @@ impl Served {
             .await?;
         self.send(json!({ "type": "conversation.item.input_audio_transcription.completed", "item_id": item,
             "content_index": 0, "transcript": text }))
-            .await?;
-        self.begin(&json!({ "metadata": null })).await
+            .await
     }
 
     fn take_session(&mut self, session: &Value) {
@@ -170,7 +217,8 @@ impl Served {
             self.tools = names.map(str::to_owned).collect();
         }
         if session["output_modalities"] == json!(["audio"]) && matches!(self.out, Out::Socket(_)) {
-            self.sound.get_or_insert_default();
+            let sound = self.sound.get_or_insert_default();
+            sound.is_wide = session["audio"]["output"]["format"]["type"] == "audio/pcm";
         }
     }
 
@@ -179,9 +227,9 @@ impl Served {
     }
 
     /// The items of the conversation.
-    fn items<'b>(&self, book: &'b LiveBook) -> &'b [Value] {
+    fn items<'b>(&'b self, book: &'b LiveBook) -> &'b [Value] {
         match &self.out {
-            Out::Socket(_) => &book.items,
+            Out::Socket(_) => &self.items,
             Out::Call(call, _) => book.telephones.get(call).map_or(&[], |telephone| &telephone.items),
         }
     }
@@ -189,9 +237,16 @@ impl Served {
     pub(super) async fn serve(mut self) -> Result<(), Error> {
         self.send(json!({ "type": "session.created", "session": self.shown() })).await?;
         while let Out::Socket(stream) = &mut self.out {
-            let Some(message) = stream.next().await else { break };
-            let Message::Text(text) = message? else { continue };
-            if !self.take(&text).await? {
+            let goes = tokio::select! {
+                message = stream.next() => match message {
+                    Some(Ok(Message::Text(text))) => self.take(&text).await?,
+                    Some(Ok(_)) => continue,
+                    Some(Err(error)) => return Err(error),
+                    None => break,
+                },
+                does = self.caller.next() => self.does(does).await?,
+            };
+            if !goes {
                 break;
             }
         }
@@ -254,126 +309,6 @@ impl Served {
             "model": "gpt-realtime-2.1", "output_modalities": ["text"], "instructions": self.instructions })
     }
 
-    /// Looks whether a frame is one that the documented API takes.
-    fn judge(&self, frame: &Value) -> Result<(), Refusal> {
-        let wrong = |what: &str| Err(("invalid_value", what.to_owned()));
-        if frame["event_id"].as_str().is_some_and(|id| id.len() > 512) {
-            return wrong("event_id is too long");
-        }
-        match frame["type"].as_str() {
-            Some("session.update") => {
-                if frame["session"]["type"] != "realtime" {
-                    return wrong("session.type must be realtime");
-                }
-                let audio = &frame["session"]["audio"];
-                let is_sound = frame["session"]["output_modalities"] == json!(["audio"]);
-                if is_sound
-                    && matches!(self.out, Out::Socket(_))
-                    && ["input", "output"].iter().any(|way| audio[way]["format"]["type"] != "audio/pcmu")
-                {
-                    return wrong("session.audio: only the sound of telephones is heard here");
-                }
-                for tool in frame["session"]["tools"].as_array().into_iter().flatten() {
-                    let name = tool["name"].as_str().unwrap_or_default();
-                    let inside = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
-                    if tool["type"] != "function"
-                        || name.is_empty()
-                        || name.len() > 64
-                        || !name.chars().all(inside)
-                    {
-                        return wrong("tools[].name");
-                    }
-                }
-                Ok(())
-            }
-            Some("conversation.item.create") => self.judge_item(&frame["item"]),
-            Some("conversation.item.truncate") => {
-                let made = self
-                    .sound
-                    .as_ref()
-                    .and_then(|sound| sound.made.get(frame["item_id"].as_str().unwrap_or_default()));
-                match (made, frame["audio_end_ms"].as_u64()) {
-                    (None, _) => wrong("item_id is no item that was spoken"),
-                    (Some(_), None) => wrong("audio_end_ms"),
-                    (Some(made), Some(end)) if end > *made => wrong("audio_end_ms is after the end"),
-                    (Some(_), Some(_)) => Ok(()),
-                }
-            }
-            Some("response.create") => match &self.active {
-                Some(active) => Err((
-                    "conversation_already_has_active_response",
-                    format!("Conversation already has an active response in progress: {}.", active.id),
-                )),
-                None => Ok(()),
-            },
-            Some("response.cancel") if self.active.is_none() => Err((
-                "response_cancel_not_active",
-                "Cancellation failed: no active response found".to_owned(),
-            )),
-            Some("response.cancel") => Ok(()),
-            _ => Err(("invalid_event", "unknown type of event".to_owned())),
-        }
-    }
-
-    fn judge_item(&self, item: &Value) -> Result<(), Refusal> {
-        let wrong = |what: &str| Err(("invalid_value", what.to_owned()));
-        let book = self.shared.book();
-        let items = self.items(&book);
-        let is_there = |key: &str, kind: &str, value: &Value| {
-            items.iter().any(|item| {
-                item["type"].as_str().is_some_and(|it| it.starts_with(kind)) && item[key] == *value
-            })
-        };
-        if let Some(id) = item["id"].as_str() {
-            if id.len() > 32 {
-                return wrong("item.id has more than 32 characters");
-            }
-            if is_there("id", "", &item["id"]) {
-                return Err(("item_already_exists", format!("An item with id '{id}' already exists.")));
-            }
-        }
-        match item["type"].as_str() {
-            Some("message") => {
-                let kind = match item["role"].as_str() {
-                    Some("user" | "system") => "input_text",
-                    Some("assistant") => "output_text",
-                    _ => return wrong("item.role"),
-                };
-                match item["content"].as_array() {
-                    Some(parts)
-                        if parts.iter().all(|part| part["type"] == kind && part["text"].is_string()) =>
-                    {
-                        Ok(())
-                    }
-                    _ => wrong("item.content"),
-                }
-            }
-            Some("function_call") => {
-                let is_whole = ["call_id", "name", "arguments"].iter().all(|key| item[*key].is_string());
-                if is_whole { Ok(()) } else { wrong("item") }
-            }
-            Some("function_call_output") => {
-                if !item["output"].is_string() {
-                    return wrong("item.output");
-                }
-                let answered = items.iter().any(|other| {
-                    other["type"] == "function_call_output" && other["call_id"] == item["call_id"]
-                });
-                let called = items
-                    .iter()
-                    .any(|other| other["type"] == "function_call" && other["call_id"] == item["call_id"]);
-                match (called, answered) {
-                    (true, false) => Ok(()),
-                    (true, true) => Err(("output_given_before", "the call has an output".to_owned())),
-                    (false, _) => {
-                        Err(("invalid_tool_call_id", "Tool call ID not found in conversation.".to_owned()))
-                    }
-                }
-            }
-            _ => wrong("item.type"),
-        }
-    }
-
     async fn perform(&mut self, frame: &Value) -> Goes {
         match frame["type"].as_str() {
             Some("session.update") => {
@@ -396,6 +331,7 @@ impl Served {
                 let heard = frame["audio_end_ms"].as_u64().unwrap_or_default();
                 {
                     let mut book = self.shared.book();
+                    book.cuts.extend(self.began.take().map(|began| began.elapsed()));
                     book.truncated.push((item.clone(), heard));
                     // No word is left of which it is not known that it was heard.
                     for known in book.items.iter_mut().filter(|known| known["id"] == *item) {
@@ -436,7 +372,12 @@ impl Served {
         }
         let mut book = self.shared.book();
         match &self.out {
-            Out::Socket(_) => book.items.push(item.clone()),
+            Out::Socket(_) => {
+                self.items.push(item.clone());
+                if self.number == book.sessions {
+                    book.items.push(item.clone());
+                }
+            }
             Out::Call(call, _) => {
                 book.telephones.entry(call.clone()).or_default().items.push(item.clone());
             }
@@ -548,6 +489,9 @@ impl Served {
     async fn end(&mut self, status: &str) -> Result<(), Error> {
         let Some(Active { id, answer, spoken, .. }) = self.active.take() else { return Ok(()) };
         let is_cut = status != "completed";
+        if answer.calls.is_empty() {
+            self.caller.is_answered();
+        }
         let of_item = if is_cut { "incomplete" } else { "completed" };
         let mut output: Vec<Value> = Vec::new();
         if !answer.text.is_empty() {
@@ -633,13 +577,16 @@ impl Served {
     async fn speak(&mut self, response: &str, text: &str) -> Result<String, Error> {
         let item = self.introduce(response).await?;
         let sound = voice_code::speech(text, AGENT_MS);
+        let mut is_wide = false;
         if let Some(own) = &mut self.sound {
             own.made.insert(item.clone(), (sound.len() / voice_code::A_MS) as u64);
+            is_wide = own.is_wide;
         }
         for piece in sound.chunks(PIECE) {
+            let piece = if is_wide { vec![0; piece.len() * WIDE] } else { piece.to_vec() };
             self.send(
                 json!({ "type": "response.output_audio.delta", "response_id": response, "item_id": item,
-                "output_index": 0, "content_index": 0, "delta": BASE64.encode(piece) }),
+                "output_index": 0, "content_index": 0, "delta": BASE64.encode(&piece) }),
             )
             .await?;
         }
@@ -650,23 +597,10 @@ impl Served {
     async fn listen(&mut self, audio: &str) -> Goes {
         let Ok(sound) = BASE64.decode(audio.as_bytes()) else { return Ok(true) };
         let Some(own) = &mut self.sound else { return Ok(true) };
-        for event in own.hear(&sound) {
-            match event {
-                Heard::Begins => {
-                    self.send(json!({ "type": "input_audio_buffer.speech_started", "audio_start_ms": 0,
-                        "item_id": "heard" }))
-                        .await?;
-                    if self.active.is_some() {
-                        self.cancel().await?;
-                    }
-                }
-                Heard::Ends(text) => {
-                    if !self.turn(&text).await? {
-                        return Ok(false);
-                    }
-                }
+        for heard in own.hear(&sound) {
+            if !self.heard(heard).await? {
+                return Ok(false);
             }
-            self.shared.changed.notify_waiters();
         }
         Ok(true)
     }

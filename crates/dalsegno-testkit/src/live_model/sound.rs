@@ -13,6 +13,10 @@ pub(crate) const CALLER_MS: usize = 20;
 /// How many samples of its own it sends at once: a tenth of a second.
 pub(super) const PIECE: usize = 100 * A_MS;
 
+/// How many bytes of 16-bit sound at 24 kHz last as long as a sample of a telephone. In this format the live model is as long at its words,
+/// and nothing is heard of them.
+pub(super) const WIDE: usize = 6;
+
 /// Samples that are judged together.
 const FRAME: usize = 20 * A_MS;
 
@@ -24,6 +28,8 @@ const QUIET: usize = 10;
 pub(super) struct Sound {
     /// How many milliseconds of each item were made.
     pub(super) made: BTreeMap<String, u64>,
+    /// It is 16-bit sound at 24 kHz, and not that of telephones.
+    pub(super) is_wide: bool,
     rest: Vec<u8>,
     /// What the caller says, while they speak.
     said: Option<Vec<u8>>,

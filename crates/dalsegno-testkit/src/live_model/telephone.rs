@@ -9,6 +9,7 @@ use tokio::sync::mpsc;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::{Error, Message};
 
+use super::caller::Does;
 use super::duplex::Duplex;
 use super::session::Served;
 use super::{LiveAnswer, LiveModel, LiveStage, Shared};
@@ -21,6 +22,8 @@ pub(super) enum Input {
     Frame(String),
     /// The caller says something.
     Says(String),
+    /// The caller does something by itself.
+    Does(Does),
     /// All sockets are lost.
     Lost,
     /// The call is over.
@@ -54,6 +57,7 @@ impl OfCall {
             }
             (Self::Turns(served), Input::Frame(text)) => served.take(&text).await.unwrap_or_default(),
             (Self::Turns(served), Input::Says(text)) => served.hear(&text).await.unwrap_or_default(),
+            (Self::Turns(served), Input::Does(does)) => served.does(does).await.unwrap_or_default(),
             (Self::Duplex(duplex), Input::Attached(socket)) => {
                 duplex.attach(socket);
                 true
@@ -70,7 +74,16 @@ impl OfCall {
                 duplex.close();
                 false
             }
+            (Self::Duplex(_), Input::Does(_)) => true,
             (_, Input::Lost | Input::Over) => false,
+        }
+    }
+
+    /// What the caller does by itself, once it does.
+    async fn caller(&mut self) -> Does {
+        match self {
+            Self::Turns(served) => served.caller.next().await,
+            Self::Duplex(_) => std::future::pending().await,
         }
     }
 
@@ -163,7 +176,12 @@ impl Shared {
             false => OfCall::Turns(Box::new(Served::of_call(call, session, answers, shared))),
         };
         tokio::spawn(async move {
-            while let Some(input) = taken.recv().await {
+            loop {
+                let input = tokio::select! {
+                    input = taken.recv() => input,
+                    does = session.caller() => Some(Input::Does(does)),
+                };
+                let Some(input) = input else { break };
                 if !session.take(input).await {
                     session.detach();
                 }

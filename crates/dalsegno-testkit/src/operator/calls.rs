@@ -4,8 +4,10 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use dalsegno_core::{AgentRequest, AgentState, CommandKind, LiveCommand, LiveNews, RunId, Surface};
-use dalsegno_runtime::{Conversation, NotTransferred, OpenCall, StartOptions, Stay, Switchboard};
+use dalsegno_core::{
+    AgentRequest, AgentState, CommandKind, LiveCommand, LiveNews, OperationId, RunId, Surface,
+};
+use dalsegno_runtime::{Conversation, KeysSent, NotDone, OpenCall, StartOptions, Stay, Switchboard};
 use dalsegno_tools::Transfer;
 use serde_json::json;
 use tokio::sync::{Notify, mpsc, watch};
@@ -14,6 +16,7 @@ use super::{Machine, Operator};
 use crate::process::Process;
 use crate::provider::LiveSession;
 use crate::random::Random;
+use crate::receiver;
 use crate::workspace::{PHONE, TENANTS};
 use crate::world::World;
 
@@ -97,8 +100,17 @@ impl Switchboard for Exchange {
         &'t self,
         _: &'t AgentRequest,
         _: &'t Transfer,
-    ) -> Pin<Box<dyn Future<Output = Result<(), NotTransferred>> + Send + 't>> {
-        Box::pin(async { Err(NotTransferred::Refused("no call here is transferred".to_owned())) })
+    ) -> Pin<Box<dyn Future<Output = Result<(), NotDone>> + Send + 't>> {
+        Box::pin(async { Err(NotDone::Refused("no call here is transferred".to_owned())) })
+    }
+
+    fn send_keys<'t>(
+        &'t self,
+        _: &'t AgentRequest,
+        operation: OperationId,
+        keys: &'t str,
+    ) -> Pin<Box<dyn Future<Output = Result<KeysSent, NotDone>> + Send + 't>> {
+        Box::pin(receiver::send_keys(&self.world, &self.process, operation, keys))
     }
 }
 

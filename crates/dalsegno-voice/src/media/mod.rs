@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use dalsegno_core::{EndedBy, LiveNews, Timestamp};
-use dalsegno_runtime::{NotTransferred, OpenCall};
+use dalsegno_runtime::{NotDone, OpenCall};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 use crate::socket::Socket;
@@ -126,14 +126,14 @@ impl Callers {
     }
 
     /// Has a call transferred: its line is closed here, and the carrier is told whom to dial when it asks what to do next.
-    pub(crate) fn transfer(&self, line: &str, call: &str, target: &str) -> Result<(), NotTransferred> {
+    pub(crate) fn transfer(&self, line: &str, call: &str, target: &str) -> Result<(), NotDone> {
         if answer::dialled(target).is_none() {
             let message = "a carrier dials numbers, such as `tel:+33140000000`, and addresses with `sip:`";
-            return Err(NotTransferred::Failed(message.to_owned()));
+            return Err(NotDone::Failed(message.to_owned()));
         }
         self.tell(line, call, Wish::Transfer).map_err(|_| {
             let message = "the caller's line is not at this process, so the call cannot be transferred";
-            NotTransferred::Passing(message.to_owned())
+            NotDone::Passing(message.to_owned())
         })
     }
 }

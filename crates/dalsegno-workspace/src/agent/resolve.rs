@@ -10,11 +10,12 @@ use dalsegno_core::{
 };
 
 use super::{AgentFile, callees};
-use crate::catalogue::{Catalogue, CatalogueTool, HANG_UP, engine_tools};
+use crate::catalogue::{Catalogue, CatalogueTool, HANG_UP, SEND_DIGITS, engine_tools};
 use crate::code::Code;
 use crate::diagnostic::Diagnostic;
 use crate::names::{list, nearest};
 use crate::report::Report;
+use crate::section::Located;
 use crate::toolkit;
 
 impl AgentFile {
@@ -133,7 +134,10 @@ impl AgentFile {
             approve_from: self.tools.approve_from(name).cloned().collect(),
             deny_when: self.tools.deny_when(name).cloned().collect(),
             on_failure: settings.on_failure,
-            on_indeterminate: settings.on_indeterminate.unwrap_or(default.on_indeterminate),
+            on_indeterminate: settings
+                .on_indeterminate
+                .or(offered.on_indeterminate)
+                .unwrap_or(default.on_indeterminate),
             cache_ms: settings.cache_ms.map(|cache| cache.value),
             parts: match offered.document {
                 Some(_) => PartTerms {
@@ -210,13 +214,15 @@ impl AgentFile {
                 unknown(report, pattern.span.clone(), pattern.value.as_str(), catalogue);
             }
         }
-        let hangs_up = self.tools.allow.iter().find(|pattern| pattern.value.as_str() == HANG_UP);
-        if let Some(pattern) = hangs_up.filter(|_| self.voice.settings.is_none()) {
+        let of_calls =
+            |pattern: &&Located<ToolPattern>| [HANG_UP, SEND_DIGITS].contains(&pattern.value.as_str());
+        for pattern in self.tools.allow.iter().filter(of_calls).filter(|_| self.voice.settings.is_none()) {
+            let tool = &pattern.value;
             report
                 .error(
                     Code::InvalidValue,
                     pattern.span.clone(),
-                    format!("`{HANG_UP}` ends calls, and the agent takes none: it has no `[voice]`"),
+                    format!("`{tool}` is for calls, and the agent takes none: it has no `[voice]`"),
                 )
                 .help("add `[voice]`, or remove it here");
         }

@@ -25,6 +25,7 @@ use crate::run::children;
 use crate::run::children::Below;
 use crate::run::context::Within;
 use crate::run::declared::Asker;
+use crate::run::engine_tools::SEND_DIGITS;
 use crate::run::handle::Stop;
 use crate::run::tasks::Tasking;
 
@@ -139,8 +140,11 @@ impl Driver {
                 Request::ToolCall(_) => self.caller(operation.id),
                 _ => Caller::default(),
             },
-            transferred: match &operation.request {
+            of_call: match &operation.request {
                 Request::Transfer(_) => Some(Box::new(state.request().clone())),
+                Request::ToolCall(call) if call.tool_name.as_str() == SEND_DIGITS => {
+                    Some(Box::new(state.request().clone()))
+                }
                 _ => None,
             },
             tasking: Some(tasking),
