@@ -108,6 +108,7 @@ impl Heard {
             LiveNews::Ended { by, .. } => self.over(state, *by, at),
             LiveNews::Connected => self.since = at,
             LiveNews::Counted { .. }
+            | LiveNews::Lasted { .. }
             | LiveNews::Taken { .. }
             | LiveNews::Refused { .. }
             | LiveNews::Played { .. }

@@ -96,6 +96,7 @@ impl Talk {
             | LiveNews::ResponseBegan { .. }
             | LiveNews::ResponseEnded { .. }
             | LiveNews::Counted { .. }
+            | LiveNews::Lasted { .. }
             | LiveNews::Told { .. }
             | LiveNews::Withdrawn { .. }
             | LiveNews::Taken { .. }

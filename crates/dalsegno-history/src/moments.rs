@@ -73,6 +73,7 @@ impl Moment {
             | LiveNews::ResponseBegan { .. }
             | LiveNews::ResponseEnded { .. }
             | LiveNews::Counted { .. }
+            | LiveNews::Lasted { .. }
             | LiveNews::Withdrawn { .. }
             | LiveNews::Taken { .. }
             | LiveNews::Played { .. }

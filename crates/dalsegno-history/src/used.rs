@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use dalsegno_core::{
-    AgentConfig, AgentResponse, Digest, LiveNews, LiveTokens, Operation, OperationId, Outcome, Request,
-    RunId, Surface, Timestamp, Usage,
+    AgentConfig, AgentRequest, AgentResponse, Digest, LiveNews, LiveTokens, Operation, OperationId, Outcome,
+    Request, RunId, Surface, Timestamp, Usage,
 };
 use dalsegno_store::{Body, Record, RunFilter, RunSummary};
 
@@ -192,8 +192,12 @@ impl Book {
             }
             Body::Conversed { news } => {
                 for news in news {
-                    if let LiveNews::Counted { tokens, .. } = news {
-                        self.add_response(record.at, tokens, fold);
+                    match news {
+                        LiveNews::Counted { tokens, .. } => self.add_response(record.at, tokens, fold),
+                        LiveNews::Lasted { cost_nano_usd, .. } => {
+                            self.add_time(record.at, *cost_nano_usd, fold);
+                        }
+                        _ => {}
                     }
                 }
             }
@@ -220,13 +224,25 @@ impl Book {
     fn add_response(&mut self, at: Timestamp, tokens: &LiveTokens, fold: &Fold) {
         let request = fold.state().request();
         let (usage, price) = self.config.usage_of_response(request, tokens);
+        let model = self.live_model(request);
+        self.spent.push(Spent { at, model, is_priced: price, usage });
+    }
+
+    /// Adds what a part of the time of a call cost.
+    fn add_time(&mut self, at: Timestamp, cost: Option<u64>, fold: &Fold) {
+        let model = self.live_model(fold.state().request());
+        let usage = Usage { cost_nano_usd: cost.unwrap_or_default(), ..Usage::default() };
+        self.spent.push(Spent { at, model, is_priced: cost.is_some(), usage });
+    }
+
+    /// The name under which the live model of a call is counted.
+    fn live_model(&self, request: &AgentRequest) -> String {
         let own = self.config.models().next().filter(|_| request.surface == Some(Surface::Model));
-        let model = match (own, request.user["line"].as_str()) {
+        match (own, request.user["line"].as_str()) {
             (Some(model), _) => model.name.clone(),
             (None, Some(line)) => format!("voice.lines.{line}"),
             (None, None) => "voice.lines".to_owned(),
-        };
-        self.spent.push(Spent { at, model, is_priced: price, usage });
+        }
     }
 
     fn settle(&mut self, record: &Record, outcome: Option<&Outcome>) {

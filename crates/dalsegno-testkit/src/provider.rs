@@ -406,6 +406,9 @@ impl LiveSession {
                 self.turn = true;
                 self.words_of_caller();
             }
+            9 if self.responses > 0 && self.happened.is_multiple_of(3) => {
+                self.say(LiveNews::Lasted { millis: u64::from(self.happened) * 1_000, cost_nano_usd: None });
+            }
             9 if self.responses > 0 => {
                 let response = format!("response-{}", self.responses);
                 self.say(LiveNews::Said { text: "a word of the model".to_owned(), heard_ms: None });

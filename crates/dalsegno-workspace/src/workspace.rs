@@ -16,6 +16,7 @@ use crate::in_code::InCode;
 use crate::lock::{Lock, LockRead, LockedServer};
 use crate::place::Place;
 use crate::report::Report;
+use crate::settings::budget::price_help;
 
 use crate::settings::{
     self, KeysPlace, LineSurface, ModelBinding, SecretRef, Settings, SettingsRead, VoiceLine,
@@ -494,25 +495,30 @@ fn check_backends(settings: &Settings, agents: &ReadAgents, loaded: &mut Loaded)
 /// Reports the lines without a price over which a bound on the cost would not hold.
 fn check_line_prices(settings: &Settings, agents: &ReadAgents, tenants: &ReadTenants, loaded: &mut Loaded) {
     let Some(source) = loaded.source(Path::new(SETTINGS_FILE)).cloned() else { return };
-    let unpriced = || settings.lines.iter().filter(|(_, line)| line.price.is_none());
-    let warned = |problem: String| {
+    let unpriced = || settings.lines.iter().filter_map(|(name, line)| Some((name, line, line.unpriced()?)));
+    let warned = |problem: String, key| {
         let warning = Diagnostic::new(Code::MissingPrice, Severity::Warning, source.file(), problem);
-        warning.with_help(
-            "add `price = { input = …, output = … }` to the line, in US dollars for a million tokens",
-        )
+        warning.with_help(price_help(key))
     };
     let bounded = tenants.sound.iter().find(|(_, tenant)| tenant.max_cost_nano_usd_per_day.is_some());
-    let of_tenant = bounded.zip(unpriced().next()).map(|((tenant, _), (line, _))| {
-        warned(format!("the tenant `{tenant}` has a daily budget, and the line `{line}` has no `price`"))
+    let of_tenant = bounded.zip(unpriced().next()).map(|((tenant, _), (line, _, key))| {
+        warned(format!("the tenant `{tenant}` has a daily budget, and the line `{line}` has no `{key}`"), key)
     });
-    let telephones = unpriced().filter_map(|(_, line)| line.telephone.as_ref());
-    let of_agents = telephones.flat_map(|telephone| telephone.numbers.values()).filter_map(|answerer| {
+    let numbers = unpriced().flat_map(|(_, line, key)| {
+        let numbers = line.telephone.iter().flat_map(|telephone| telephone.numbers.values());
+        numbers.map(move |answerer| (answerer, key))
+    });
+    let of_agents = numbers.filter_map(|(answerer, key)| {
         let name = &answerer.agent.value;
         agents.sound.get(name)?.limits.max_cost_nano_usd?;
         let problem =
-            format!("the agent `{name}` bounds its cost, and the line that it answers has no `price`");
-        let warning = warned(problem).at(&source, answerer.agent.span.clone());
-        Some(warning.with_label("`max_cost_usd` holds for no call here"))
+            format!("the agent `{name}` bounds its cost, and the line that it answers has no `{key}`");
+        let warning = warned(problem, key).at(&source, answerer.agent.span.clone());
+        let label = match key {
+            "price.minute" => "`max_cost_usd` does not count the live model here",
+            _ => "`max_cost_usd` holds for no call here",
+        };
+        Some(warning.with_label(label))
     });
     let found = of_tenant.into_iter().chain(of_agents).collect();
     loaded.warn(found);

@@ -2,7 +2,7 @@
 
 use dalsegno_testkit::{LiveAnswer, LiveStage};
 
-use crate::world::{Served, World};
+use crate::world::{PATIENCE, Served, World};
 
 /// Two tokens sent and one received, each response, at 100 and 200 dollars a million: 400,000 billionths.
 const PRICE: &str = "max_calls = 8\nprice = { input = 100, output = 200 }\n";
@@ -39,6 +39,83 @@ fn a_call_costs_what_its_responses_take_and_a_budget_that_is_used_up_begins_no_o
     assert_eq!((control.verb.as_str(), control.body["status_code"].as_u64()), ("reject", Some(503)));
     assert_eq!(world.runs().len(), 1, "nothing is begun");
     world.replays(&runs[0]);
+}
+
+/// Each thing that the caller says takes 15 seconds, at 60 cents a minute: 150,000,000 billionths.
+const OF_A_TURN: u64 = 150_000_000;
+
+#[test]
+fn the_time_of_a_live_model_is_counted_once_by_processes_that_follow_each_other() {
+    let world = World::on("live");
+    world.edit(
+        "dalsegno.toml",
+        "max_calls = 8\n",
+        "max_calls = 8\nprice = { input = 0, output = 0, minute = 0.6 }\n",
+    );
+    let first = Served::start(&world.workspace);
+    let answers = ["Good evening.", "One.", "Two.", "Three."].map(LiveAnswer::says);
+    first.deliver(&world.rings("rtc_1", answers.to_vec())).unwrap();
+    world.until_call("rtc_1", |call| call.words().contains(&"Good evening."));
+    world.live.says("rtc_1", "Is it one?");
+    world.until_call("rtc_1", |call| call.words().contains(&"One."));
+    let cost = || world.workspace.json(&["show", "last"])["usage"]["cost_nano_usd"].as_u64();
+    until(|| cost() == Some(OF_A_TURN));
+    first.kill();
+    // What passes without a process is counted by the next one.
+    world.live.says("rtc_1", "Is it two?");
+    let second = Served::start(&world.workspace);
+    world.until_call("rtc_1", |call| call.attached > 1);
+    world.live.says("rtc_1", "Is it three?");
+    world.until_call("rtc_1", |call| call.words().contains(&"Three."));
+    until(|| cost() == Some(3 * OF_A_TURN));
+    world.live.hangs_up("rtc_1");
+    let runs = world.until_over();
+    assert_eq!(cost(), Some(3 * OF_A_TURN));
+    let counted = world.workspace.json(&["cost"]).to_string();
+    assert!(counted.contains("voice.lines.front") && counted.contains("450000000"), "{counted}");
+    world.replays(&runs[0]);
+    drop(second);
+}
+
+#[test]
+fn the_time_of_a_live_model_ends_a_call_whose_cost_is_bounded() {
+    let world = World::on("live");
+    world.edit("dalsegno.toml", "max_calls = 8\n", "max_calls = 8\nprice = { input = 100, output = 200 }\n");
+    let agent = std::fs::read_to_string(world.workspace.path("agents/desk.toml")).unwrap();
+    let settings = world.workspace.path("dalsegno.toml");
+    let models = std::fs::read_to_string(&settings).unwrap();
+    world.workspace.write("agents/desk.toml", &format!("{agent}[limits]\nmax_cost_usd = 0.2\n"));
+    let models = models.replace("\"model.toml\"\n", "\"model.toml\"\nprice = { input = 1, output = 1 }\n");
+    std::fs::write(&settings, models).unwrap();
+    let told = world.workspace.dalsegno(&["check"]);
+    assert!(told.contains("`price.minute`") && told.contains("does not count the live model"), "{told}");
+    world.edit("dalsegno.toml", "output = 200 }", "output = 200, minute = 0.6 }");
+    assert_eq!(world.workspace.succeed(&["check"]), "");
+    let server = Served::start(&world.workspace);
+    let answers = ["Good evening.", "One.", "Two."].map(LiveAnswer::says);
+    server.deliver(&world.rings("rtc_1", answers.to_vec())).unwrap();
+    world.until_call("rtc_1", |call| call.words().contains(&"Good evening."));
+    world.live.says("rtc_1", "Is it one?");
+    world.until_call("rtc_1", |call| call.words().contains(&"One."));
+    assert_eq!(world.call("rtc_1").stage, LiveStage::Accepted);
+    world.live.says("rtc_1", "Is it two?");
+    let runs = world.until_over();
+    assert_eq!(
+        (&runs[0]["status"], world.asked("rtc_1", "hangup")),
+        (&"failed".into(), vec![200]),
+        "{runs:?}"
+    );
+    let shown = world.workspace.succeed(&["show", "last"]);
+    assert!(shown.contains("max_cost_usd"), "{shown}");
+    world.replays(&runs[0]);
+}
+
+/// Waits until it is so.
+fn until(is_so: impl Fn() -> bool) {
+    let begun = std::time::Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < PATIENCE, "it does not come");
+    }
 }
 
 #[test]

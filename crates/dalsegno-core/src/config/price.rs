@@ -115,6 +115,8 @@ pub struct LivePrice {
     pub audio_output: Option<u64>,
     /// Tokens of sound that it reads and the provider had in its cache; those of `audio_input` when absent.
     pub cached_audio_input: Option<u64>,
+    /// A minute of the session, in millionths of a US dollar, where its provider bills the live model by time.
+    pub minute: Option<u64>,
 }
 
 impl LivePrice {
@@ -137,6 +139,15 @@ impl LivePrice {
             (audio_output, self.audio_output.unwrap_or(self.output)),
         ]);
         cost.nano_usd()
+    }
+
+    /// What the time of a session between these two costs, in billionths of a US dollar, where it is billed by time. All parts of a session
+    /// together cost what the whole does, rounded up.
+    pub fn nano_usd_of_time(&self, from_ms: u64, to_ms: u64) -> Option<u64> {
+        let rate = u128::from(self.minute?);
+        let until = |millis: u64| (u128::from(millis) * rate).div_ceil(60);
+        let cost = until(to_ms).saturating_sub(until(from_ms));
+        Some(u64::try_from(cost).unwrap_or(u64::MAX))
     }
 }
 
@@ -191,6 +202,27 @@ mod tests {
             cache_write_1h_tokens: for_an_hour,
             ..TokenDetails::default()
         }
+    }
+
+    #[test]
+    fn the_parts_of_a_session_cost_what_the_whole_does() {
+        // 7 millionths a minute.
+        let price = LivePrice {
+            input: 0,
+            output: 0,
+            cached_input: None,
+            audio_input: None,
+            audio_output: None,
+            cached_audio_input: None,
+            minute: Some(7),
+        };
+        assert_eq!(price.nano_usd_of_time(0, 60_000), Some(7_000));
+        let parts = (0..60_000).step_by(13).map(|from| price.nano_usd_of_time(from, (from + 13).min(60_000)));
+        assert_eq!(parts.sum::<Option<u64>>(), Some(7_000));
+        assert_eq!(price.nano_usd_of_time(60_000, 0), Some(0), "a clock that is set back gives nothing back");
+        let dear = LivePrice { minute: Some(u64::MAX), ..price };
+        assert_eq!(dear.nano_usd_of_time(0, u64::MAX), Some(u64::MAX));
+        assert_eq!(LivePrice { minute: None, ..price }.nano_usd_of_time(0, 60_000), None);
     }
 
     /// 3 dollars a million sent, 15 received, and what the cache takes.

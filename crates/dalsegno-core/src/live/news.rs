@@ -66,6 +66,15 @@ pub enum LiveNews {
         /// The tokens.
         tokens: LiveTokens,
     },
+    /// The session has lasted this long, as its provider counts, which bills the live model by time.
+    Lasted {
+        /// All of its time until now, in milliseconds.
+        millis: u64,
+        /// What the time since the last of these cost by the price of the line when it was counted, in billionths of a US dollar; none
+        /// where the line has no price for time.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cost_nano_usd: Option<u64>,
+    },
     /// A completed item of a response asks for a tool.
     Asked {
         /// The response.
@@ -142,6 +151,7 @@ impl LiveNews {
             Self::ResponseBegan { .. } => "response_began",
             Self::ResponseEnded { .. } => "response_ended",
             Self::Counted { .. } => "counted",
+            Self::Lasted { .. } => "lasted",
             Self::Asked { .. } => "asked",
             Self::Withdrawn { .. } => "withdrawn",
             Self::Digit { .. } => "digit",
@@ -165,6 +175,7 @@ impl LiveNews {
             | Self::SpeechStarted
             | Self::SpeechStopped
             | Self::Taken { .. }
+            | Self::Lasted { .. }
             | Self::Woke => {}
             Self::Lost { reason: text } | Self::Heard { text } | Self::Said { text, .. } => cut(text),
             Self::Ended { by: _, reason } => cut(reason),

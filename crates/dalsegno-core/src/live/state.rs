@@ -56,6 +56,9 @@ pub struct Live {
     pub(crate) joined: u64,
     /// Bytes of what was said and heard.
     pub(crate) bytes: u64,
+    /// How long the session has lasted, as its provider counts, in milliseconds.
+    #[serde(default, skip_serializing_if = "crate::response::is_zero")]
+    pub(crate) lasted_ms: u64,
     /// The live model hangs up, once its last words were played.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) hangs_up: Option<HangsUp>,
@@ -277,6 +280,7 @@ impl Live {
             digits: None,
             joined: 0,
             bytes: 0,
+            lasted_ms: 0,
             hangs_up: None,
             transfer: None,
             transfer_to: None,
@@ -304,6 +308,11 @@ impl Live {
     /// How many calls were answered by what another call had begun.
     pub fn joined(&self) -> u64 {
         self.joined
+    }
+
+    /// How long the session has lasted, as its provider counts, in milliseconds; zero where it does not bill by time.
+    pub fn lasted_ms(&self) -> u64 {
+        self.lasted_ms
     }
 
     /// Says whether the session was open once.

@@ -33,6 +33,7 @@ enum Happens {
     Attached,
     Digit(char),
     Cut,
+    Lasted(u64),
     HungUp,
 }
 
@@ -66,6 +67,7 @@ fn happens() -> impl Strategy<Value = Happens> {
         1 => Just(Happens::Attached),
         1 => Just(Happens::Digit('1')),
         1 => Just(Happens::Cut),
+        1 => (0..60_000_u64).prop_map(Happens::Lasted),
         1 => Just(Happens::HungUp),
     ]
 }
@@ -250,6 +252,9 @@ impl Play {
             Happens::Cut => {
                 let response = format!("r{}", self.responses);
                 self.call.tell(LiveNews::Cut { response, heard_ms: 300 });
+            }
+            Happens::Lasted(millis) => {
+                self.call.tell(LiveNews::Lasted { millis: *millis, cost_nano_usd: Some(1) });
             }
             Happens::HungUp => {
                 self.hung_up = true;

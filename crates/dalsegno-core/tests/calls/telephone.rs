@@ -133,3 +133,20 @@ fn what_responses_cost_by_the_price_of_the_line_ends_the_call_at_its_limit() {
     let error = call.response.unwrap().error.unwrap();
     assert!(error.code == RunErrorCode::LimitExceeded && error.message.contains("max_cost"), "{error:?}");
 }
+
+#[test]
+fn what_the_time_of_a_call_costs_ends_it_at_its_limit() {
+    let mut config = config();
+    config.limits.max_cost_nano_usd = Some(1_000);
+    let mut call = Call::ringing(config);
+    call.take_all();
+    call.tell(LiveNews::Connected);
+    let closes = |call: &Call| call.commands.iter().any(|one| matches!(one.kind, CommandKind::Close { .. }));
+    call.tell(LiveNews::Lasted { millis: 10_000, cost_nano_usd: None });
+    call.tell(LiveNews::Lasted { millis: 20_000, cost_nano_usd: Some(999) });
+    assert_eq!((call.state.usage().cost_nano_usd, closes(&call)), (999, false));
+    assert_eq!(call.state.live().map(dalsegno_core::Live::lasted_ms), Some(20_000));
+    call.tell(LiveNews::Lasted { millis: 30_000, cost_nano_usd: Some(2) });
+    assert_eq!((call.state.usage().cost_nano_usd, closes(&call)), (1_001, true));
+    assert_eq!(call.state.usage().model_calls, 0, "it is no reply");
+}

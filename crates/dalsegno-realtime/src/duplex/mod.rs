@@ -32,6 +32,9 @@ const SILENCE_MS: u64 = 60_000;
 /// How long it may take to say so, in milliseconds.
 const PROBE_MS: u64 = 10_000;
 
+/// How much longer a session has to last before that is told again, in milliseconds.
+const LASTED_MS: u64 = 10_000;
+
 /// The silence after which what was said is whole, in milliseconds.
 const WHOLE_MS: u64 = 800;
 
@@ -243,8 +246,12 @@ impl DuplexSession {
             Taken::Response { about, delegation, event } => {
                 self.response(about.as_deref(), delegation, event, output);
             }
-            Taken::Closed(closed) => {
+            Taken::Lasted(millis) => self.lasted(millis, LASTED_MS, output),
+            Taken::Closed(closed, lasted) => {
                 self.has_closed = true;
+                if let Some(millis) = lasted {
+                    self.lasted(millis, 1, output);
+                }
                 let (by, reason) = match closed {
                     Closed::Caller => (EndedBy::Caller, "hung up"),
                     Closed::Asked => (EndedBy::Agent, "closed"),
@@ -263,6 +270,16 @@ impl DuplexSession {
             | Taken::Sound
             | Taken::Unknown
             | Taken::Garbage => {}
+        }
+    }
+
+    /// The provider bills this much time: that is news where it has a price, once it is this much more than before.
+    fn lasted(&mut self, millis: u64, least: u64, output: &mut Output) {
+        let before = self.settings.lasted_ms;
+        let cost = self.settings.price.and_then(|price| price.nano_usd_of_time(before, millis));
+        if cost.is_some() && millis >= before.saturating_add(least) {
+            self.settings.lasted_ms = millis;
+            output.news.push(LiveNews::Lasted { millis, cost_nano_usd: cost });
         }
     }
 
@@ -423,7 +440,7 @@ impl ModelSession for DuplexSession {
         match (self.stage, taken) {
             (_, Taken::Accepted { about }) => self.accepted(now, about.as_deref(), &mut output),
             (_, Taken::Error(error)) => self.error(&error, &mut output),
-            (Stage::Open, taken) | (_, taken @ (Taken::Closed(_) | Taken::Broken(_))) => {
+            (Stage::Open, taken) | (_, taken @ (Taken::Closed(..) | Taken::Broken(_))) => {
                 self.take(now, taken, &mut output);
                 self.settle(&mut output);
             }

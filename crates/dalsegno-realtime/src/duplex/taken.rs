@@ -12,6 +12,9 @@ use crate::taken::{Call, Error, FRAME_BYTES_MAX, Status, words};
 /// The first bytes of a frame, in which sound is looked for before the whole is read.
 const HEAD_BYTES: usize = 256;
 
+/// Most seconds that a session can have lasted: a week.
+const SECONDS_MAX: f64 = 604_800.0;
+
 /// The kinds of frames that carry sound, by the hundred each second.
 const SOUND: [&str; 2] = ["session.output_audio.delta", "session.input_audio.append"];
 
@@ -44,8 +47,10 @@ pub(super) enum Taken {
     KeySent {
         about: Option<String>,
     },
-    /// The session is over.
-    Closed(Closed),
+    /// How long the session has lasted, in milliseconds.
+    Lasted(u64),
+    /// The session is over, after this many milliseconds if that is said.
+    Closed(Closed, Option<u64>),
     /// The call did not come to stand.
     Broken(String),
     Error(Error),
@@ -108,6 +113,8 @@ struct Frame<'f> {
     reason: Option<String>,
     #[serde(default)]
     error: Option<Refusal>,
+    #[serde(default)]
+    usage: Option<Value>,
     /// A key that was pressed, or what the other model does.
     #[serde(default)]
     event: Option<Value>,
@@ -211,8 +218,17 @@ impl Taken {
     }
 
     fn of(frame: Frame<'_>) -> Option<Self> {
-        let Frame { kind, client_event_id: about, delegation_id, delegation, delta, reason, error, event } =
-            frame;
+        let Frame {
+            kind,
+            client_event_id: about,
+            delegation_id,
+            delegation,
+            delta,
+            reason,
+            error,
+            usage,
+            event,
+        } = frame;
         Some(match &*kind {
             "session.started"
             | "session.updated"
@@ -235,16 +251,19 @@ impl Taken {
                 let said = error.and_then(|error| error.message);
                 Self::Broken(said.unwrap_or_else(|| "the provider gives no reason".to_owned()))
             }
-            "session.closed" => Self::Closed(match reason.as_deref() {
-                Some("remote_hangup" | "connection_lost") => Closed::Caller,
-                Some("close_requested") => Closed::Asked,
-                Some("expired") => Closed::Expired,
-                Some("content") => Closed::Content,
-                _ => Closed::Other,
-            }),
+            "session.usage.updated" => lasted(usage).map_or(Self::Nothing, Self::Lasted),
+            "session.closed" => {
+                let closed = match reason.as_deref() {
+                    Some("remote_hangup" | "connection_lost") => Closed::Caller,
+                    Some("close_requested") => Closed::Asked,
+                    Some("expired") => Closed::Expired,
+                    Some("content") => Closed::Content,
+                    _ => Closed::Other,
+                };
+                Self::Closed(closed, lasted(usage))
+            }
             "error" => Self::Error(error?.into_error(about)),
             "info"
-            | "session.usage.updated"
             | "session.input_audio.muted"
             | "session.input_audio.unmuted"
             | "session.output_audio.fixture.playing"
@@ -265,6 +284,7 @@ impl Taken {
             self,
             Self::Accepted { .. }
                 | Self::KeySent { .. }
+                | Self::Lasted(_)
                 | Self::Nothing
                 | Self::Sound
                 | Self::Unknown
@@ -300,6 +320,13 @@ impl Event {
             _ => Self::Nothing,
         })
     }
+}
+
+/// The time that a provider bills, in milliseconds; none where it says nothing that can be one.
+fn lasted(usage: Option<Value>) -> Option<u64> {
+    let seconds = usage?["seconds"].as_f64()?;
+    // A session lasts for hours at most.
+    (0.0..=SECONDS_MAX).contains(&seconds).then_some((seconds * 1_000.0) as u64)
 }
 
 /// What a response of the other model took.

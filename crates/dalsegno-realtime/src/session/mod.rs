@@ -85,6 +85,8 @@ pub struct Settings {
     pub is_ringing: bool,
     /// What the live model costs, where that is known.
     pub price: Option<LivePrice>,
+    /// How long the session had lasted when that was last recorded, in milliseconds.
+    pub lasted_ms: u64,
 }
 
 impl Settings {
@@ -111,6 +113,7 @@ impl Settings {
             outlives: state.request().surface.is_some_and(Surface::is_answered),
             sound: state.request().surface == Some(Surface::Media),
             price: None,
+            lasted_ms: state.live().map_or(0, dalsegno_core::Live::lasted_ms),
         }
     }
 }
@@ -301,6 +304,7 @@ impl LiveSession {
             sound: _,
             is_ringing: _,
             price: _,
+            lasted_ms: _,
         } = &self.settings;
         if !outlives {
             for (place, item) in dialogue.items().enumerate() {

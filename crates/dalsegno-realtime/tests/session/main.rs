@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
 #![allow(clippy::needless_pass_by_value, reason = "a frame is written where it is sent")]
 
+mod billed;
 mod dialogue;
 mod duplex;
 mod hostile;

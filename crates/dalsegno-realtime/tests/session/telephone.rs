@@ -201,6 +201,7 @@ fn what_a_response_took_has_the_price_of_the_line_sound_and_text_each() {
         audio_input: Some(32_000_000),
         audio_output: Some(64_000_000),
         cached_audio_input: None,
+        minute: None,
     };
     let counted = |price: Option<LivePrice>, usage: &Value| {
         let mut line = Line::new(Settings { price, ..telephone() });

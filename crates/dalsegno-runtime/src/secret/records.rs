@@ -237,6 +237,7 @@ impl Secrets {
             | LiveNews::ResponseBegan { response: _, command: _ }
             | LiveNews::ResponseEnded { response: _, end: _ }
             | LiveNews::Counted { response: _, tokens: _ }
+            | LiveNews::Lasted { millis: _, cost_nano_usd: _ }
             | LiveNews::Withdrawn { call_id: _ }
             | LiveNews::Digit { digit: _ }
             | LiveNews::Taken { command: _ }

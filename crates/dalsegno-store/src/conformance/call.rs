@@ -25,6 +25,7 @@ pub(super) fn conversed() -> Vec<LiveNews> {
         LiveNews::Asked { response: response(), call },
         LiveNews::Withdrawn { call_id: "call_1".into() },
         LiveNews::Counted { response: response(), tokens },
+        LiveNews::Lasted { millis: 61_000, cost_nano_usd: Some(50_833_334) },
         LiveNews::ResponseEnded { response: response(), end: ResponseEnd::Interrupted },
         LiveNews::Played { response: response() },
         LiveNews::Cut { response: response(), heard_ms: 1_200 },

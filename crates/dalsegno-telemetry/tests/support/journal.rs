@@ -301,7 +301,7 @@ fn fate(label: &str, step: u64, place: u32, dice: &mut Dice) -> Vec<Body> {
 /// Something that happens in a call, in any order.
 fn news(dice: &mut Dice) -> LiveNews {
     let ends = [ResponseEnd::Completed, ResponseEnd::Interrupted, ResponseEnd::Failed];
-    match dice.below(13) {
+    match dice.below(14) {
         0 => LiveNews::SpeechStarted,
         1 => LiveNews::SpeechStopped,
         2 => LiveNews::Heard { text: CANARY.into() },
@@ -322,6 +322,7 @@ fn news(dice: &mut Dice) -> LiveNews {
         },
         9 | 10 => LiveNews::ResponseEnded { response: some_response(dice), end: ends[dice.below(3)] },
         11 => LiveNews::Lost { reason: CANARY.into() },
+        12 => LiveNews::Lasted { millis: 1_000, cost_nano_usd: Some(9) },
         _ => LiveNews::Attached,
     }
 }

@@ -21,6 +21,8 @@ pub struct LiveCaller {
     pub answers: Vec<LiveAnswer>,
     /// From the beginning of a turn to that of the next one, which waits until the turn was answered.
     pub every: Duration,
+    /// How long it waits at most.
+    pub patience: Duration,
     /// How many turns there are, since the beginning of the call.
     pub turns: u32,
 }
@@ -59,8 +61,8 @@ enum Stage {
     Speaks(Instant, Instant),
     /// The live model thinks until then.
     Thinks(Instant, Instant),
-    /// The live model answers.
-    Hears(Instant),
+    /// The live model answers, or the caller waits no longer.
+    Hears(Instant, Instant),
 }
 
 /// The caller of a session.
@@ -94,8 +96,12 @@ impl Caller {
                 }
                 (Some(does), Stage::Thinks(end, next)) => {
                     sleep_until(end).await;
-                    self.stage = Stage::Hears(next);
+                    self.stage = Stage::Hears(Instant::now() + does.patience, next);
                     return Does::Hears(does.answers);
+                }
+                (Some(_), Stage::Hears(end, next)) => {
+                    sleep_until(end).await;
+                    self.stage = Stage::Turn(Some(next.max(end)));
                 }
                 _ if self.does.changed().await.is_err() => return std::future::pending().await,
                 _ => {}
@@ -105,7 +111,7 @@ impl Caller {
 
     /// The live model has answered.
     pub(super) fn is_answered(&mut self) {
-        if let Stage::Hears(next) = self.stage {
+        if let Stage::Hears(_, next) = self.stage {
             self.stage = Stage::Turn(Some(next));
         }
     }

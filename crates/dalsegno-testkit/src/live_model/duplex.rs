@@ -13,6 +13,9 @@ use super::{LiveAnswer, LiveKeys, Shared, calls, outputs};
 /// Most bytes of what the live model is told at once. The provider counts 500 tokens.
 const TOLD_BYTES: usize = 2_000;
 
+/// How long it takes the caller to say something, with what follows from it.
+const SECONDS: f64 = 15.0;
+
 /// Why a frame is refused: the code and the words.
 type Refusal = (&'static str, String);
 
@@ -29,6 +32,8 @@ pub(super) struct Duplex {
     /// A response that lasts until it is cancelled.
     active: Option<(String, LiveAnswer)>,
     attached: u32,
+    /// How long it has lasted: a while for each thing that the caller says.
+    seconds: f64,
 }
 
 impl Duplex {
@@ -48,6 +53,7 @@ impl Duplex {
             is_left_to_client,
             active: None,
             attached: 0,
+            seconds: 0.0,
         }
     }
 
@@ -64,7 +70,7 @@ impl Duplex {
     /// The call is over: its sockets are told so every other time, as some sockets are lost before.
     pub(super) fn close(&mut self) {
         if self.count.is_multiple_of(2) {
-            let usage = json!({ "seconds": 1.5 });
+            let usage = json!({ "seconds": self.seconds });
             self.send(json!({ "type": "session.closed", "reason": "remote_hangup", "session": self.session(), "usage": usage }));
         }
     }
@@ -75,6 +81,8 @@ impl Duplex {
 
     /// The caller says something. The live model hears it while it speaks, and leaves to the other model what it cannot do itself.
     pub(super) fn hear(&mut self, text: &str) {
+        self.seconds += SECONDS;
+        self.send(json!({ "type": "session.usage.updated", "usage": { "seconds": self.seconds } }));
         self.transcript("session.input_transcript.delta", text);
         self.add(json!({ "type": "message", "role": "user", "content": [{ "transcript": text }] }));
         if let Some((response, _)) = self.active.take() {

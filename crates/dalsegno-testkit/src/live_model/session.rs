@@ -60,8 +60,8 @@ pub(super) struct Served {
     active: Option<Active>,
     /// What is heard over the socket, in a session whose sound comes over it.
     sound: Option<Box<Sound>>,
-    /// When the last call of a tool was asked for, and how long it then waited for its output.
-    asked: Option<(Instant, Option<Duration>)>,
+    /// The last call of a tool, when it was asked for, and how long it then waited for its output.
+    asked: Option<(String, Instant, Option<Duration>)>,
     /// When the caller began to speak, until the client cuts what was said.
     began: Option<Instant>,
     /// All items, where it ends with its socket: those of a call are in the book.
@@ -316,9 +316,12 @@ impl Served {
                 self.send(json!({ "type": "session.updated", "session": self.shown() })).await?;
             }
             Some("conversation.item.create") => {
-                if let (Some((since, output)), true) = (&mut self.asked, frame["item"]["output"].is_string())
+                let output = &frame["item"];
+                if let Some((call, since, waited)) = &mut self.asked
+                    && output["output"].is_string()
+                    && output["call_id"] == *call
                 {
-                    *output = Some(since.elapsed());
+                    *waited = Some(since.elapsed());
                 }
                 let mut item = frame["item"].clone();
                 if !item["id"].is_string() {
@@ -345,8 +348,10 @@ impl Served {
                 .await?;
             }
             Some("response.create") => {
-                if let Some((since, Some(output))) = self.asked.take() {
-                    self.shared.book().waits.push(LiveWait { output, response: since.elapsed() });
+                if let Some((_, since, Some(output))) = &self.asked {
+                    let wait = LiveWait { output: *output, response: since.elapsed() };
+                    self.shared.book().waits.push(wait);
+                    self.asked = None;
                 }
                 return self.begin(&frame["response"]).await;
             }
@@ -505,7 +510,7 @@ impl Served {
                 "call_id": call_id, "name": name, "arguments": "" });
             let index = output.len();
             self.open(&id, index, item.clone()).await?;
-            self.asked = Some((Instant::now(), None));
+            self.asked = Some((call_id.clone(), Instant::now(), None));
             for (end, key) in [("delta", "delta"), ("done", "arguments")] {
                 self.send(json!({ "type": format!("response.function_call_arguments.{end}"), "response_id": id,
                     "item_id": item["id"], "output_index": index, "call_id": call_id, "name": name, key: arguments }))

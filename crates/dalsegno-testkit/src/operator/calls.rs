@@ -87,6 +87,8 @@ impl Switchboard for Exchange {
         let OpenCall { run, news, commands, stay, .. } = call;
         self.world.count("call", "a worker takes it over");
         line.look(|session| {
+            // The process that began it may have died before it could say so.
+            session.run.get_or_insert(run);
             if session.surface == Surface::Media && !session.over {
                 self.world.count("call", "its carrier has given up");
                 session.hang_up(&self.world);

@@ -1,7 +1,7 @@
 //! What `dalsegno.toml` says: models, tool servers, where things are kept.
 
 mod bedrock;
-mod budget;
+pub(crate) mod budget;
 mod commands;
 mod dispatch;
 mod keys;

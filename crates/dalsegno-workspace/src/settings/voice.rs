@@ -60,6 +60,16 @@ impl VoiceLine {
     /// Most calls of a line at once, unless the file says otherwise.
     pub const MAX_CALLS: usize = 64;
 
+    /// The key without which a bound on the cost of calls would not hold, if it has no such key: `price`, or `price.minute` where the live
+    /// model is billed by time.
+    pub(crate) fn unpriced(&self) -> Option<&'static str> {
+        match (&self.price, &self.surface) {
+            (None, _) => Some("price"),
+            (Some(LivePrice { minute: None, .. }), LineSurface::Live { .. }) => Some("price.minute"),
+            (Some(_), _) => None,
+        }
+    }
+
     /// The secrets that it needs.
     pub fn secrets(&self) -> impl Iterator<Item = &SecretRef> {
         self.api_key.iter().chain(self.telephone.iter().flat_map(|telephone| &telephone.webhook_secrets))
@@ -145,6 +155,11 @@ static PRICE: Shape = Shape::new(
             models::DOLLARS,
             "The price of a million tokens of sound sent that the provider had in its cache; that of `audio_input` by default.",
         ),
+        Key::new(
+            "minute",
+            models::DOLLARS,
+            "The price of a minute of the live model, where its provider bills that by time; for lines with `surface = \"live\"`.",
+        ),
     ],
 );
 
@@ -204,7 +219,9 @@ fn line_of(line: &Section<'_>, paths: &Paths<'_>, what: &str) -> Option<VoiceLin
     if !line.has("base_url") {
         line.require("api_key", "add `api_key = { env = \"OPENAI_API_KEY\" }`");
     }
-    let price = line.section("price").map(|price| price_of(&price));
+    let price = line.section("price");
+    let of_minute = price.as_ref().and_then(|price| price.key_span("minute"));
+    let price = price.map(|price| price_of(&price));
     let max_calls = line.integer("max_calls").unwrap_or(VoiceLine::MAX_CALLS);
     let surface = match is_live? {
         true => {
@@ -216,6 +233,12 @@ fn line_of(line: &Section<'_>, paths: &Paths<'_>, what: &str) -> Option<VoiceLin
                 line.report
                     .error(Code::InvalidValue, span, "`backend_model` is of no use at this line")
                     .label("a live model that takes turns works with the tools itself")
+                    .help("remove it, or write `surface = \"live\"`");
+            }
+            if let Some(span) = of_minute {
+                line.report
+                    .error(Code::InvalidValue, span, "`minute` is of no use at this line")
+                    .label("a live model that takes turns is billed by tokens")
                     .help("remove it, or write `surface = \"live\"`");
             }
             LineSurface::Realtime
@@ -261,8 +284,9 @@ fn needs_sip(line: &Section<'_>) {
 }
 
 fn price_of(price: &Section<'_>) -> Option<LivePrice> {
-    let [cached_input, audio_input, audio_output, cached_audio_input] =
-        ["cached_input", "audio_input", "audio_output", "cached_audio_input"].map(|key| price.dollars(key));
+    let [cached_input, audio_input, audio_output, cached_audio_input, minute] =
+        ["cached_input", "audio_input", "audio_output", "cached_audio_input", "minute"]
+            .map(|key| price.dollars(key));
     let (input, output) = (price.dollars("input"), price.dollars("output"));
     Some(LivePrice {
         input: input?,
@@ -271,5 +295,6 @@ fn price_of(price: &Section<'_>) -> Option<LivePrice> {
         audio_input,
         audio_output,
         cached_audio_input,
+        minute,
     })
 }

@@ -42,6 +42,11 @@ fn a_line_that_cannot_be_says_why() {
         ("price", "{ input = 1 }", "missing-key: "),
         ("price", "{ input = 1, output = -1 }", "invalid-value: "),
         ("price", "{ input = 1, output = 1, audio = 1 }", "unknown-key: "),
+        (
+            "price",
+            "{ input = 1, output = 1, minute = 1 }",
+            "invalid-value: `minute` is of no use at this line",
+        ),
         ("surface", "", "missing-key: `[voice.lines.front]` has no `surface`"),
         ("transport", "'phone'", "invalid-value: `transport` cannot be `phone`"),
         ("transport", "", "missing-key: `[voice.lines.front]` has no `transport`"),

@@ -78,6 +78,7 @@ fn every_key_of_the_settings_arrives() {
         audio_input: Some(32_000_000),
         audio_output: Some(64_000_000),
         cached_audio_input: Some(400_000),
+        minute: None,
     };
     let line = VoiceLine {
         surface: LineSurface::Realtime,
@@ -91,6 +92,7 @@ fn every_key_of_the_settings_arrives() {
     assert_eq!(settings.lines["front"], line);
     let night = &settings.lines["night"];
     assert_eq!(night.surface, LineSurface::Live { backend: Some("gpt-5.2".to_owned()) });
+    assert_eq!(night.price.unwrap().minute, Some(60_000));
     let transfer_to = &settings.lines["desk"].telephone.as_ref().unwrap().numbers["+33176540001"].transfer_to;
     let allowed = ["tel:+33140000000", "sip:desk@acme.example", "tel:+33140000001"];
     let allowed = allowed.map(|target| transfer_to.iter().any(|pattern| pattern.matches(target)));

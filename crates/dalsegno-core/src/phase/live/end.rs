@@ -4,7 +4,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::{Room, error};
-use crate::config::{AfterHangup, Mind};
+use crate::config::{AfterHangup, Mind, ModelMind};
 use crate::event::FailureCode;
 use crate::failure::HUNG_UP;
 use crate::id::OperationId;
@@ -38,6 +38,19 @@ impl Room<'_> {
         let is_own = self.state.request.surface == Some(Surface::Model);
         let (usage, _) = self.config.usage_of_response(&self.state.request, tokens);
         self.state.usage.add(&usage);
+        self.look_at_limits(mind, is_own);
+    }
+
+    /// The session has lasted this long, which costs something where it is billed by time.
+    pub(super) fn lasted(&mut self, millis: u64, cost_nano_usd: Option<u64>) {
+        let Mind::Model(mind) = &self.config.mind else { return };
+        self.live.lasted_ms = self.live.lasted_ms.max(millis);
+        let cost = cost_nano_usd.unwrap_or_default();
+        self.state.usage.cost_nano_usd = self.state.usage.cost_nano_usd.saturating_add(cost);
+        self.look_at_limits(mind, false);
+    }
+
+    fn look_at_limits(&mut self, mind: &ModelMind, is_own: bool) {
         let error = match budget::overrun(self.config, &self.state) {
             Some(limit) => {
                 let message = budget::beyond(self.config, &self.state, limit);

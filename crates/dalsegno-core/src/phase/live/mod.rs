@@ -234,6 +234,7 @@ impl Room<'_> {
             LiveNews::ResponseBegan { response, command } => self.response_began(response, command),
             LiveNews::ResponseEnded { response, end } => self.response_ended(&response, end),
             LiveNews::Counted { response: _, tokens } => self.counted(&tokens),
+            LiveNews::Lasted { millis, cost_nano_usd } => self.lasted(millis, cost_nano_usd),
             LiveNews::Asked { response, call } => self.asked(response, call),
             LiveNews::Withdrawn { call_id } => self.withdrawn(&call_id),
             LiveNews::Digit { digit } => {

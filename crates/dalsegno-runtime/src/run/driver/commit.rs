@@ -25,11 +25,12 @@ fn snapshot_pause(entries: u64) -> u64 {
     (entries / 16).max(SNAPSHOT_STEPS_MIN)
 }
 
-/// What the responses of a call cost that a record counts, in billionths of a US dollar.
+/// What the responses and the time of a call cost that a record counts, in billionths of a US dollar.
 fn cost_of_call(record: &NewRecord) -> u64 {
     let Body::Conversed { news } = &record.body else { return 0 };
     let costs = news.iter().filter_map(|news| match news {
         LiveNews::Counted { tokens, .. } => tokens.cost_nano_usd,
+        LiveNews::Lasted { cost_nano_usd, .. } => *cost_nano_usd,
         _ => None,
     });
     costs.fold(0, u64::saturating_add)
