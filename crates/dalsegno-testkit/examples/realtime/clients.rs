@@ -57,7 +57,7 @@ pub(crate) fn hold(arguments: &Arguments) -> anyhow::Result<()> {
             process::run(client, "")
         })?;
         let version = ended.printed.trim();
-        writeln!(out, "{}", line(&format!("{name} {version}"), &ended, waits))?;
+        writeln!(out, "{}", line(&format!("{name} {version}"), &ended, &waits))?;
     }
     // The tool of the command is a real one, and all that happens is written before it has an effect.
     let (ended, waits) =
@@ -67,7 +67,7 @@ pub(crate) fn hold(arguments: &Arguments) -> anyhow::Result<()> {
         })?;
     let said = ended.printed.matches("agent: There is one at eight.").count();
     ensure!(said == TURNS, "the command heard {said} answers, not {TURNS}");
-    writeln!(out, "{}", line(&format!("dalsegno {}", env!("CARGO_PKG_VERSION")), &ended, waits))?;
+    writeln!(out, "{}", line(&format!("dalsegno {}", env!("CARGO_PKG_VERSION")), &ended, &waits))?;
     Ok(())
 }
 
@@ -106,16 +106,27 @@ fn node(arguments: &Arguments, program: &str) -> Command {
     node
 }
 
-fn line(name: &str, ended: &Ended, mut waits: Vec<LiveWait>) -> String {
-    waits.drain(..WARM);
-    let spread = |of: fn(&LiveWait) -> Duration| {
-        let mut times: Vec<Duration> = waits.iter().map(of).collect();
-        times.sort_unstable();
-        let at = |part: usize| times[(times.len() - 1) * part / 100].as_secs_f64() * 1e3;
-        format!("{:.2} | {:.2} ms", at(50), at(99))
-    };
+fn line(name: &str, ended: &Ended, waits: &[LiveWait]) -> String {
+    let waits = &waits[WARM..];
     let processor = ended.processor.map_or("-".to_owned(), |used| format!("{:.2} s", used.as_secs_f64()));
     let memory = ended.memory.map_or("-".to_owned(), |most| format!("{} MiB", most >> 20));
-    let (output, response) = (spread(|wait| wait.output), spread(|wait| wait.response));
+    let (output, response) = spreads(waits);
     format!("{name:<36} {output} | {response} | {processor} | {memory}")
+}
+
+/// How long the live model waited for outputs, and until it was asked to speak.
+pub(crate) fn spreads(waits: &[LiveWait]) -> (String, String) {
+    let of = |time: fn(&LiveWait) -> Duration| spread(&waits.iter().map(time).collect::<Vec<_>>());
+    (of(|wait| wait.output), of(|wait| wait.response))
+}
+
+/// How long half of them took at most, and how long 99 of 100.
+pub(crate) fn spread(times: &[Duration]) -> String {
+    let mut times = times.to_vec();
+    times.sort_unstable();
+    let at = |part: usize| match times.get(times.len().saturating_sub(1) * part / 100) {
+        Some(time) => format!("{:.2}", time.as_secs_f64() * 1e3),
+        None => "-".to_owned(),
+    };
+    format!("{} | {} ms", at(50), at(99))
 }

@@ -1,13 +1,17 @@
 //! Calls over a line, proven with what others wrote: types and clients of live models, and the mock server aimock.
 //!
 //! The frames that a session sends and takes, as its tests have them, must fit the types of `openai`; clients of others and the
-//! command hold the same call at the provider of the testkit, which measures them; and the command holds one at aimock.
+//! command hold the same call at the provider of the testkit, which measures them; some of them hold many calls at once, and calls
+//! whose callers interrupt; and the command holds one at aimock.
 //!
 //! `cargo xtask realtime` installs what this needs, and runs it.
 
 mod aimock;
 mod clients;
+mod interruptions;
+mod many;
 mod process;
+mod provider;
 mod workspace;
 
 use std::io::Write as _;
@@ -63,5 +67,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let types = types.arg(FRAMES).status().context("`python3` cannot be started")?;
     ensure!(types.success(), "frames do not fit the types of the official SDK");
     aimock::hold(arguments)?;
-    clients::hold(arguments)
+    clients::hold(arguments)?;
+    many::hold(arguments)?;
+    interruptions::hold(arguments)
 }

@@ -1,8 +1,9 @@
 //! Processes that are measured.
 
 use std::fs;
-use std::io::{Read as _, Write as _};
-use std::process::{Command, Stdio};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
@@ -19,49 +20,114 @@ pub(crate) struct Ended {
     pub(crate) memory: Option<u64>,
 }
 
+/// A process that runs. Dropped, it ends.
+pub(crate) struct Running {
+    child: Child,
+    lines: mpsc::Receiver<String>,
+}
+
 /// How often the memory is looked at.
 const LOOK: Duration = Duration::from_millis(20);
+
+/// The fields of `/proc/PID/stat` that tell what a process has used of the processor, behind the name: in programs and in the
+/// system.
+const OWN: usize = 11;
+/// The same of all processes that it has waited for.
+const WAITED: usize = 13;
+
+impl Running {
+    /// Starts a process.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub(crate) fn start(mut command: Command) -> anyhow::Result<Self> {
+        let name = command.get_program().to_string_lossy().into_owned();
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("`{name}` cannot be started"))?;
+        let output = child.stdout.take().context("a process has no output")?;
+        let (sender, lines) = mpsc::channel();
+        // The pipe must not fill up.
+        thread::spawn(move || {
+            BufReader::new(output).lines().map_while(Result::ok).for_each(|line| drop(sender.send(line)));
+        });
+        Ok(Self { child, lines })
+    }
+
+    /// The next line that it prints.
+    ///
+    /// # Errors
+    /// It prints nothing more.
+    pub(crate) fn line(&self) -> anyhow::Result<String> {
+        self.lines.recv().context("a process ended before it printed what was waited for")
+    }
+
+    /// Says whether it has ended.
+    ///
+    /// # Errors
+    /// The system does not tell it.
+    pub(crate) fn has_ended(&mut self) -> anyhow::Result<bool> {
+        Ok(self.child.try_wait()?.is_some())
+    }
+
+    /// What it and the processes that it has waited for have used of the processor so far, where the system tells it.
+    pub(crate) fn processor(&self) -> Option<Duration> {
+        let process = self.child.id().to_string();
+        Some(processor(&process, OWN)? + processor(&process, WAITED)?)
+    }
+
+    /// The most memory that it ever had, in bytes, where the system tells it.
+    pub(crate) fn memory(&self) -> Option<u64> {
+        memory_of(&self.child.id().to_string(), "VmHWM")
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It has ended by itself where this fails.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
 
 /// Runs a process that reads this.
 ///
 /// # Errors
 /// It cannot be started, or failed.
-pub(crate) fn run(mut command: Command, input: &str) -> anyhow::Result<Ended> {
+pub(crate) fn run(command: Command, input: &str) -> anyhow::Result<Ended> {
     let name = command.get_program().to_string_lossy().into_owned();
-    let before = processor();
-    let mut child = command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .with_context(|| format!("`{name}` cannot be started"))?;
-    let mut output = child.stdout.take().context("a process has no output")?;
-    let reads = thread::spawn(move || {
-        let mut printed = String::new();
-        output.read_to_string(&mut printed).map(|_| printed)
-    });
-    let sent = child.stdin.take().context("a process has no input")?.write_all(input.as_bytes());
+    let before = processor("self", WAITED);
+    let mut running = Running::start(command)?;
+    let sent = running.child.stdin.take().context("a process has no input")?.write_all(input.as_bytes());
     let mut most = None;
     let status = loop {
         // The most that it ever had: the last look tells it.
-        most = memory_of(&child.id().to_string(), "VmHWM").or(most);
-        match child.try_wait()? {
+        most = running.memory().or(most);
+        match running.child.try_wait()? {
             Some(status) => break status,
             None => thread::sleep(LOOK),
         }
     };
-    let printed = reads.join().map_err(|_| anyhow::anyhow!("the output cannot be read"))??;
+    let printed: String = running.lines.iter().map(|line| line + "\n").collect();
     ensure!(status.success(), "`{name}` failed: {status}\n{printed}");
     sent.with_context(|| format!("`{name}` did not read its input"))?;
-    let used = before.zip(processor()).map(|(before, after)| after.saturating_sub(before));
+    let used = before.zip(processor("self", WAITED)).map(|(before, after)| after.saturating_sub(before));
     Ok(Ended { printed, processor: used, memory: most })
 }
 
-/// What all processes that were waited for have used of the processor.
-fn processor() -> Option<Duration> {
-    let stat = fs::read_to_string("/proc/self/stat").ok()?;
+/// What this process has used of the processor so far, where the system tells it.
+pub(crate) fn own_processor() -> Option<Duration> {
+    processor("self", OWN)
+}
+
+/// What a process has used of the processor, by the fields that tell it.
+fn processor(process: &str, fields: usize) -> Option<Duration> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     // Behind the name, which may have spaces.
-    let (_, fields) = stat.rsplit_once(')')?;
+    let (_, behind) = stat.rsplit_once(')')?;
     let ticks: u64 =
-        fields.split_whitespace().skip(13).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
+        behind.split_whitespace().skip(fields).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
     Some(Duration::from_millis(ticks * 1000 / rustix::param::clock_ticks_per_second()))
 }
