@@ -252,6 +252,8 @@ impl Server {
         shared.telephones.left().await;
         // Its only way to fail is a panic, which the log has.
         let _ = accepting.await;
+        // The last requests may have told of calls that ring: they are rejected by the time this process ends.
+        shared.telephones.left().await;
         let _ = delivering.await;
         watching.abort();
         Ok(report)

@@ -52,6 +52,8 @@ Commands:
     --json             One JSON document instead of the table
   realtime             Check the frames of calls against the types of `openai`, hold a call by the command at aimock, and the
                        same one by clients of others and by the command at a provider of our own, which measures them
+  sip                  Call `dalsegno serve` by telephone: `sipp` over SIP, with transfers, refusals, forged headers and
+                       20 calls at once; needs `sipp` of the package `sip-tester`
   small-model          Compare agents with `dalsegno eval` and a real model of 135 million parameters on this machine: two
                        equal ones, and two that differ; needs x86-64 Linux, and a processor with AVX-512
     --comparisons <N>  So many of each instead of 6
@@ -101,6 +103,8 @@ pub(crate) enum Verb {
     Wires(Vec<OsString>),
     /// Hold calls of a live model with what others wrote.
     Realtime,
+    /// Make calls by telephone over SIP.
+    Sip,
     /// Compare agents with a small model, with these arguments.
     SmallModel(Vec<OsString>),
     /// Run the conformance suite of MCP.
@@ -167,6 +171,7 @@ impl Verb {
             Some("doors") => Self::Doors,
             Some("conformance") => Self::Conformance,
             Some("realtime") => Self::Realtime,
+            Some("sip") => Self::Sip,
             Some("guests") => Self::Guests,
             Some("report") => Self::Report,
             Some("fmt") => Self::Fmt,

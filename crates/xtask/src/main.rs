@@ -87,6 +87,7 @@ fn dispatch(arguments: Vec<OsString>) -> anyhow::Result<ExitCode> {
         Verb::Crashbench(arguments) => measure::crashbench(&arguments)?,
         Verb::Wires(arguments) => measure::wires(&arguments)?,
         Verb::Realtime => measure::realtime()?,
+        Verb::Sip => measure::sip()?,
         Verb::SmallModel(arguments) => measure::small_model(&arguments)?,
         Verb::Soak(arguments) => measure::soak(&arguments)?,
         Verb::Budget(suspended) => measure::budget(suspended)?,

@@ -4,7 +4,7 @@ use std::env;
 use std::ffi::OsString;
 use std::fs;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use anyhow::Context as _;
 
@@ -99,6 +99,21 @@ pub(crate) fn realtime() -> anyhow::Result<()> {
     calls.current_dir(root()).arg("--dalsegno").arg(release.join(program("dalsegno")));
     calls.arg("--node").arg(&node.program).arg("--aimock").arg(aimock).arg("--voices").arg(voices);
     perform(&mut calls)
+}
+
+/// Has `sipp` call the command by telephone.
+///
+/// # Errors
+/// A call is not as it must be, `sipp` is not installed, or something could not be built.
+pub(crate) fn sip() -> anyhow::Result<()> {
+    let sipp = Command::new("sipp").arg("-v").stdout(Stdio::null()).status();
+    sipp.context("`sipp` cannot be started: install it with `apt-get install sip-tester`")?;
+    eprintln!("building …");
+    let parts = ["--workspace", "--bin", "dalsegno", "--example", "sip"];
+    perform(cargo().args(["build", "--locked", "--quiet"]).args(parts))?;
+    let debug = target()?.join("debug");
+    let mut calls = Command::new(debug.join("examples").join(program("sip")));
+    perform(calls.current_dir(root()).arg("--dalsegno").arg(debug.join(program("dalsegno"))))
 }
 
 /// Evaluates agents with a small model that runs on this machine.

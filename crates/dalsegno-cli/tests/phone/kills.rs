@@ -1,12 +1,14 @@
 //! Processes die or are replaced while calls go on, and no caller hears it.
 
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::time::Instant;
 
 use dalsegno_testkit::{LiveAnswer, LiveStage, LiveTelephone};
 use serde_json::json;
 
 use crate::talk::evening;
-use crate::world::{SURFACES, Served, World};
+use crate::world::{PATIENCE, SURFACES, Served, World};
 
 /// A moment of a call.
 type Moment = (&'static str, fn(&LiveTelephone) -> bool);
@@ -106,6 +108,36 @@ fn two_processes_that_are_told_of_a_call_five_times_answer_it_once() {
     world.live.hangs_up("rtc_1");
     assert_eq!(world.until_over().len(), 1);
     world.holds("rtc_1");
+}
+
+/// The process is asked to stop while it is being told of a call: the provider does not tell that again.
+#[test]
+fn a_call_that_rings_while_its_process_stops_is_rejected_before_the_process_ends() {
+    for _ in 0..5 {
+        let world = World::new();
+        let server = Served::start(&world.workspace);
+        let (head, body) = world.rings("rtc_1", vec![]).halves("front", "localhost");
+        let mut stream = TcpStream::connect(server.address).unwrap();
+        stream.write_all(head.as_bytes()).unwrap();
+        let mut asked = [0; 25];
+        stream.read_exact(&mut asked).unwrap();
+        assert!(asked.starts_with(b"HTTP/1.1 100 Continue\r\n"), "{}", String::from_utf8_lossy(&asked));
+        let address = server.address;
+        let stopped = std::thread::spawn(move || server.stop());
+        let begun = Instant::now();
+        while TcpStream::connect(address).is_ok() {
+            assert!(begun.elapsed() < PATIENCE, "it does not stop");
+            std::thread::yield_now();
+        }
+        stream.write_all(body.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.ends_with("{\"result\":\"rejected\"}"), "{answer}");
+        assert!(stopped.join().unwrap(), "it ends well");
+        assert_eq!(world.asked("rtc_1", "reject"), [200]);
+        assert_eq!(world.live.book().controls[0].body, json!({ "status_code": 503 }));
+        assert_eq!(world.runs().len(), 0, "nothing is begun");
+    }
 }
 
 #[test]

@@ -58,6 +58,13 @@ impl LiveWebhook {
         Self { id: id.to_owned(), time, signature, body }
     }
 
+    /// The same in two parts. The server asks for the second one (`100 Continue`) once it has begun to take the first.
+    pub fn halves(&self, line: &str, host: &str) -> (String, String) {
+        let request = self.request(line, host).replacen("\r\n", "\r\nExpect: 100-continue\r\n", 1);
+        let head = request.len() - self.body.len();
+        (request[..head].to_owned(), self.body.clone())
+    }
+
     /// The request of HTTP that delivers it to a line of a server.
     pub fn request(&self, line: &str, host: &str) -> String {
         let Self { id, time, signature, body } = self;
