@@ -1,18 +1,15 @@
 //! The endpoints that declarative tools call: HTTP answers of every kind, also to requests that were not worked on.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use dalsegno_core::EffectClass;
 use dalsegno_net::{Carried, HeaderMap, NetError, Request, StatusCode, Transport};
 use serde_json::{Value, json};
-use tokio::sync::oneshot;
 
-use crate::guarantees::Call;
 use crate::process::Process;
 use crate::random::Random;
-use crate::receiver::UnderWay;
+use crate::receiver::{UnderWay, send};
 use crate::workspace::{ANSWER_MAX, FOUND_PATH, SECRET};
 use crate::world::World;
 
@@ -124,7 +121,7 @@ impl Transport for SimulatedEndpoints {
             return Err(NetError::Unreachable { url, message: "nobody listens".into() });
         }
         if course.takes_place() {
-            let answered = self.send(call.clone(), class, there, back);
+            let answered = send(&self.world, class, call.clone(), there, back);
             if course == Course::Silent {
                 std::future::pending::<()>().await;
             }
@@ -167,20 +164,4 @@ fn answer(course: Course, body: &Value, random: &mut Random) -> Carried {
     }
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::OK);
     Carried { status, headers, body, is_cut: course == Course::Cut }
-}
-
-impl SimulatedEndpoints {
-    /// Sends a request. It goes its way whatever becomes of its sender.
-    fn send(&self, call: Call, class: EffectClass, there: Duration, back: Duration) -> oneshot::Receiver<()> {
-        let world = Arc::clone(&self.world);
-        world.judge(|guarantees| guarantees.sent(call.run, call.operation));
-        let (answer, answered) = oneshot::channel();
-        tokio::spawn(async move {
-            tokio::time::sleep(there).await;
-            world.judge(|guarantees| guarantees.received(&call, class));
-            tokio::time::sleep(back).await;
-            let _ = answer.send(());
-        });
-        answered
-    }
 }

@@ -221,8 +221,8 @@ impl Tool for SimulatedTool {
     }
 }
 
-/// Sends a message. It goes its way whatever becomes of its sender.
-fn send(
+/// Sends a message. It arrives even if its sender is gone.
+pub(crate) fn send(
     world: &Arc<World>,
     class: EffectClass,
     call: Call,

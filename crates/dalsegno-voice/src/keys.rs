@@ -1,4 +1,4 @@
-//! Keys that a run sends to the line of its caller: they go over the socket of whoever carries the call.
+//! Keys that a run sends to the line of its caller: they go over the socket of the process that carries the call.
 
 use std::collections::BTreeMap;
 use std::future::pending;

@@ -29,7 +29,7 @@ pub struct CatalogueTool {
     pub destructive: Option<bool>,
     /// What may repeat, where the engine knows it: built-in tools, and tools registered in process.
     pub declared: Option<EffectClass>,
-    /// What happens when nobody knows whether it took place, unless the agent's file says; the engine's usual way where this is none.
+    /// What happens when it is not known whether it took place, unless the agent's file says so; the engine's usual way where this is none.
     pub on_indeterminate: Option<OnIndeterminate>,
     /// The document that it is a tool of, where it is a declarative one.
     pub document: Option<DeclaredTool>,

@@ -16,10 +16,8 @@ use crate::in_code::InCode;
 use crate::lock::{Lock, LockRead, LockedServer};
 use crate::place::Place;
 use crate::report::Report;
-use crate::settings::budget::price_help;
-
 use crate::settings::{
-    self, KeysPlace, LineSurface, ModelBinding, SecretRef, Settings, SettingsRead, VoiceLine,
+    self, KeysPlace, LineSurface, ModelBinding, SecretRef, Settings, SettingsRead, Unpriced, VoiceLine,
 };
 use crate::source::SourceFile;
 use crate::tenant::{self, ReadTenants, Tenant};
@@ -496,27 +494,33 @@ fn check_backends(settings: &Settings, agents: &ReadAgents, loaded: &mut Loaded)
 fn check_line_prices(settings: &Settings, agents: &ReadAgents, tenants: &ReadTenants, loaded: &mut Loaded) {
     let Some(source) = loaded.source(Path::new(SETTINGS_FILE)).cloned() else { return };
     let unpriced = || settings.lines.iter().filter_map(|(name, line)| Some((name, line, line.unpriced()?)));
-    let warned = |problem: String, key| {
+    let warned = |problem: String, lack: Unpriced| {
         let warning = Diagnostic::new(Code::MissingPrice, Severity::Warning, source.file(), problem);
-        warning.with_help(price_help(key))
+        warning.with_help(lack.help())
     };
     let bounded = tenants.sound.iter().find(|(_, tenant)| tenant.max_cost_nano_usd_per_day.is_some());
-    let of_tenant = bounded.zip(unpriced().next()).map(|((tenant, _), (line, _, key))| {
-        warned(format!("the tenant `{tenant}` has a daily budget, and the line `{line}` has no `{key}`"), key)
+    let of_tenant = bounded.zip(unpriced().next()).map(|((tenant, _), (line, _, lack))| {
+        let key = lack.key();
+        warned(
+            format!("the tenant `{tenant}` has a daily budget, and the line `{line}` has no `{key}`"),
+            lack,
+        )
     });
-    let numbers = unpriced().flat_map(|(_, line, key)| {
+    let numbers = unpriced().flat_map(|(_, line, lack)| {
         let numbers = line.telephone.iter().flat_map(|telephone| telephone.numbers.values());
-        numbers.map(move |answerer| (answerer, key))
+        numbers.map(move |answerer| (answerer, lack))
     });
-    let of_agents = numbers.filter_map(|(answerer, key)| {
+    let of_agents = numbers.filter_map(|(answerer, lack)| {
         let name = &answerer.agent.value;
         agents.sound.get(name)?.limits.max_cost_nano_usd?;
-        let problem =
-            format!("the agent `{name}` bounds its cost, and the line that it answers has no `{key}`");
-        let warning = warned(problem, key).at(&source, answerer.agent.span.clone());
-        let label = match key {
-            "price.minute" => "`max_cost_usd` does not count the live model here",
-            _ => "`max_cost_usd` holds for no call here",
+        let problem = format!(
+            "the agent `{name}` bounds its cost, and the line that it answers has no `{}`",
+            lack.key()
+        );
+        let warning = warned(problem, lack).at(&source, answerer.agent.span.clone());
+        let label = match lack {
+            Unpriced::Time => "`max_cost_usd` does not count the live model here",
+            Unpriced::Tokens => "`max_cost_usd` holds for no call here",
         };
         Some(warning.with_label(label))
     });

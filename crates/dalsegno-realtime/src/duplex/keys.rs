@@ -10,6 +10,7 @@ use alloc::string::String;
 use dalsegno_core::OperationId;
 
 use super::{DuplexSession, sent};
+use crate::port::ModelSession as _;
 use crate::session::{KeysEnd, NoKeys, Output};
 
 /// Keys that are being sent.
@@ -25,7 +26,6 @@ pub(super) struct Keys {
 
 impl DuplexSession {
     pub(super) fn begin_keys(&mut self, operation: OperationId, keys: &str) -> Result<Output, NoKeys> {
-        use crate::port::ModelSession as _;
         if self.keys.is_some() || !self.is_open() {
             return Err(NoKeys::NotNow);
         }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{DailyBudget, VoiceLine};
+use super::{DailyBudget, Unpriced, VoiceLine};
 use crate::code::Code;
 use crate::section::Section;
 
@@ -18,24 +18,14 @@ pub(super) fn read(file: &Section<'_>) -> DailyBudget {
 /// Reports the lines without a price: what is spent over them would not count.
 pub(super) fn check_lines(file: &Section<'_>, lines: &BTreeMap<String, VoiceLine>) {
     let Some(span) = file.key_span("budget") else { return };
-    for key in ["price", "price.minute"] {
+    for lack in Unpriced::ALL {
         let unpriced: Vec<&String> =
-            lines.iter().filter(|(_, line)| line.unpriced() == Some(key)).map(|(name, _)| name).collect();
+            lines.iter().filter(|(_, line)| line.unpriced() == Some(lack)).map(|(name, _)| name).collect();
         if !unpriced.is_empty() {
             let lines = crate::names::list(&unpriced);
-            let problem = format!("the budget cannot hold: the line {lines} has no `{key}`");
-            file.report.error(Code::MissingPrice, span.clone(), problem).help(price_help(key));
+            let problem = format!("the budget cannot hold: the line {lines} has no `{}`", lack.key());
+            file.report.error(Code::MissingPrice, span.clone(), problem).help(lack.help());
         }
-    }
-}
-
-/// What to do about a line without this key.
-pub(crate) fn price_help(key: &str) -> &'static str {
-    match key {
-        "price.minute" => {
-            "add `minute = …` to the `price` of the line: its live model is billed by time, in US dollars"
-        }
-        _ => "add `price = { input = …, output = … }` to the line, in US dollars for a million tokens",
     }
 }
 

@@ -1,7 +1,7 @@
 //! What `dalsegno.toml` says: models, tool servers, where things are kept.
 
 mod bedrock;
-pub(crate) mod budget;
+mod budget;
 mod commands;
 mod dispatch;
 mod keys;
@@ -42,6 +42,7 @@ pub(crate) use self::reach::Reach;
 pub(crate) use self::read::{SettingsRead, default_store, may_name_store, read, secret_settings};
 pub use self::telephone::{Answerer, Telephone, TransferPattern, Transport, is_number};
 pub(crate) use self::tenant_keys::KeysPlace;
+pub(crate) use self::voice::Unpriced;
 pub use self::voice::{LineSurface, VoiceLine};
 
 /// The settings of a workspace. All paths are joined with the workspace's folder.

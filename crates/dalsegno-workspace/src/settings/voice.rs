@@ -53,6 +53,39 @@ pub struct VoiceLine {
     pub telephone: Option<Telephone>,
 }
 
+/// What has no price at a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unpriced {
+    /// Its live model.
+    Tokens,
+    /// The time of its live model, which is billed by that.
+    Time,
+}
+
+impl Unpriced {
+    pub(crate) const ALL: [Self; 2] = [Self::Tokens, Self::Time];
+
+    /// The key that is missing.
+    pub(crate) fn key(self) -> &'static str {
+        match self {
+            Self::Tokens => "price",
+            Self::Time => "price.minute",
+        }
+    }
+
+    /// What to do about it.
+    pub(crate) fn help(self) -> &'static str {
+        match self {
+            Self::Tokens => {
+                "add `price = { input = …, output = … }` to the line, in US dollars for a million tokens"
+            }
+            Self::Time => {
+                "add `minute = …` to the `price` of the line: its live model is billed by time, in US dollars"
+            }
+        }
+    }
+}
+
 impl VoiceLine {
     /// Where the Realtime API of OpenAI is.
     pub const BASE_URL: &str = "https://api.openai.com/v1";
@@ -60,12 +93,11 @@ impl VoiceLine {
     /// Most calls of a line at once, unless the file says otherwise.
     pub const MAX_CALLS: usize = 64;
 
-    /// The key without which a bound on the cost of calls would not hold, if it has no such key: `price`, or `price.minute` where the live
-    /// model is billed by time.
-    pub(crate) fn unpriced(&self) -> Option<&'static str> {
+    /// What its price lacks, without which a bound on the cost of calls would not hold.
+    pub(crate) fn unpriced(&self) -> Option<Unpriced> {
         match (&self.price, &self.surface) {
-            (None, _) => Some("price"),
-            (Some(LivePrice { minute: None, .. }), LineSurface::Live { .. }) => Some("price.minute"),
+            (None, _) => Some(Unpriced::Tokens),
+            (Some(LivePrice { minute: None, .. }), LineSurface::Live { .. }) => Some(Unpriced::Time),
             (Some(_), _) => None,
         }
     }
