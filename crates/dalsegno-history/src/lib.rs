@@ -68,7 +68,7 @@ pub use replay::{ReplayReport, ReplayVerdict};
 pub use tasks::Tasks;
 pub use turns::{Speaker, Turn, TurnCall, Turns, is_call};
 pub use used::{Spending, Spent, Unreadable};
-pub use waiting::{WaitingOperation, waiting};
+pub use waiting::{WaitingOperation, gates, waiting};
 pub use walk::{Ending, OperationOutline, Outline, Scene, Standing, StepOutline, Stop, Walk};
 pub use what_if::{Next, WhatIf, what_if};
 pub use why::{Author, Edited, Found, Provenance, Source, TemplateRead, Traced, TracedPart};

@@ -3,6 +3,7 @@
 use dalsegno_core::{
     AgentState, Decision, Gate, GateState, Operation, OperationId, Request, RunId, ToolName,
 };
+use dalsegno_store::Waiting;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -33,12 +34,7 @@ pub struct WaitingOperation {
 impl WaitingOperation {
     /// The kind of answer as a word: `approval`, `input`, `in_doubt` or `secret`.
     pub fn kind(&self) -> &'static str {
-        match self.gate {
-            Gate::Approval => "approval",
-            Gate::Input | Gate::Elicitation { .. } => "input",
-            Gate::InDoubt { .. } => "in_doubt",
-            Gate::Secret { .. } => "secret",
-        }
+        Waiting::at(&self.gate).as_str()
     }
 
     /// What stands for the operation, what it waits for and its exact arguments: 16 hexadecimal digits. Who agrees names
@@ -63,6 +59,15 @@ impl WaitingOperation {
         }
         hasher.finalize().to_hex()[..16].to_owned()
     }
+}
+
+/// What the operations of a run wait for that wait for an answer.
+pub fn gates(state: &AgentState) -> impl Iterator<Item = Waiting> {
+    let open = state.pending().iter().filter(|pending| pending.outcome.is_none());
+    open.filter_map(|pending| match &pending.operation.gate {
+        GateState::Waiting(gate) => Some(Waiting::at(gate)),
+        GateState::Open | GateState::Answered => None,
+    })
 }
 
 /// The operations that wait for an answer.

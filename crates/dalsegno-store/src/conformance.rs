@@ -70,6 +70,7 @@ macro_rules! conformance_tests {
             a_run_is_read_and_acquired_whatever_it_ended_with
             a_listing_can_be_filtered
             suspended_runs_are_found_by_what_they_wait_for
+            running_runs_are_found_by_what_their_process_says_they_wait_for
             long_texts_come_back_as_they_were
             runs_are_found_by_the_beginning_of_their_ids
             a_journal_is_read_page_by_page

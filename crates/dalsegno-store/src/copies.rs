@@ -9,7 +9,8 @@ use dalsegno_core::{Digest, RunId, Timestamp};
 
 use crate::error::{Damage, Flaw, ReadError};
 use crate::record::{Body, Record, Started};
-use crate::run::Progress;
+use crate::run::{Progress, RunStatus};
+use crate::waiting::WaitingSet;
 
 /// What a run's entry repeats of its records.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,6 +68,17 @@ impl Copies {
         self.parent.is_none() && !self.progress.status.is_end()
     }
 
+    /// Says whether the run waits for what the last records say. A running one waits for no more than the gates that all of its records
+    /// leave open: earlier releases did not say what it waits for.
+    fn waits_as(&self, progress: Progress, last: &[Record]) -> bool {
+        let waiting = self.progress.waiting;
+        match progress.status {
+            RunStatus::Running if last.first().is_none_or(|record| record.seq > 0) => true,
+            RunStatus::Running => waiting.is_within(WaitingSet::at_gates(last)),
+            _ => waiting == progress.waiting,
+        }
+    }
+
     /// Compares them with the run's verified records: the first one, and the last ones from one that decides on.
     ///
     /// An end is final, whatever follows it. So when the last records alone contradict the status, an end before them
@@ -87,7 +99,7 @@ impl Copies {
             (self.started_at == first.at, "started_at", first),
             (self.progress.status == progress.status, "status", end),
             (self.progress.wake_at == progress.wake_at, "wake_at", end),
-            (self.progress.waiting == progress.waiting, "waiting", end),
+            (self.waits_as(progress, last), "waiting", end),
             (self.updated_at == end.at, "updated_at", end),
         ];
         match comparisons.into_iter().find(|(agrees, ..)| !agrees) {

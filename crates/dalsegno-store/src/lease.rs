@@ -8,6 +8,7 @@ use dalsegno_core::RunId;
 use crate::bytes::Link;
 use crate::owner::OwnerId;
 use crate::run::RunStatus;
+use crate::waiting::{Waiting, WaitingSet};
 
 /// Proof of ownership of a run, needed for every write.
 ///
@@ -23,6 +24,8 @@ pub struct Lease {
     pub(crate) head: Link,
     /// The run that is told when this one ends.
     pub(crate) tells: Option<Tells>,
+    /// What the run waits for while it is performed.
+    pub(crate) waiting: WaitingSet,
     /// The run's row in a store that numbers its rows; else 0.
     pub(crate) row: i64,
     pub(crate) _hold: Hold,
@@ -52,6 +55,13 @@ impl Lease {
     /// The link of the last record.
     pub const fn head(&self) -> Link {
         self.head
+    }
+
+    /// Says what the run waits for while it is performed: one of its operations, while others are under way, or while a caller is on
+    /// the line. Its entry says so from the next commit on after which it is running, until another commit with something else.
+    /// A run that is suspended says itself what it waits for.
+    pub fn waits_for(&mut self, kinds: impl IntoIterator<Item = Waiting>) {
+        self.waiting = WaitingSet::of_kinds(kinds);
     }
 
     /// The same lease, with which the commit that ends or suspends the run tells this one to

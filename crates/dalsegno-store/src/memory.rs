@@ -29,7 +29,7 @@ use crate::lease::{Holds, Lease};
 use crate::origin::Foreign;
 use crate::owner::{Owner, OwnerId};
 use crate::page::Page;
-use crate::record::{NewRecord, Record, RecordKind};
+use crate::record::{Body, NewRecord, Record, RecordKind};
 use crate::run::{
     Change, Created, Existing, FOUND_MAX, NewRun, Progress, RunFilter, RunStatus, RunSummary, Snapshot,
     check_files, prefix_range,
@@ -38,6 +38,7 @@ use crate::shares::Turn;
 use crate::snapshot::StoredSnapshot;
 use crate::spending::{Allowance, ReserveError, reserved, settled};
 use crate::store::Store;
+use crate::waiting::WaitingSet;
 
 /// Files by the numbers of the records that use them.
 type Files = BTreeMap<u64, BTreeSet<Digest>>;
@@ -135,7 +136,17 @@ impl MemoryStore {
             owner.bury(dead);
         }
         let _hold = self.holds.hold(run, epoch);
-        Ok(Lease { run, epoch, owner: owner.id(), next_seq, head, tells: None, row: 0, _hold })
+        Ok(Lease {
+            run,
+            epoch,
+            owner: owner.id(),
+            next_seq,
+            head,
+            tells: None,
+            waiting: WaitingSet::EMPTY,
+            row: 0,
+            _hold,
+        })
     }
 
     fn shelf(&self) -> MutexGuard<'_, Shelf> {
@@ -354,6 +365,7 @@ impl Shelf {
             next_seq,
             head,
             tells: None,
+            waiting: WaitingSet::EMPTY,
             row: 0,
             _hold: holds.hold(new.run, 1),
         }))
@@ -396,7 +408,11 @@ impl Shelf {
         let updated_at = records.last().map_or(run.copies.updated_at, |record| record.at);
         let before = run.copies.progress;
         run.copies = run.copies.clone().after(records.iter().map(|record| &record.body), updated_at);
-        if run.copies.progress != before {
+        if !records.is_empty() {
+            run.copies.progress = run.copies.progress.awaiting(lease.waiting);
+        }
+        let asks = records.iter().any(|record| matches!(record.body, Body::Waiting { .. }));
+        if asks || run.copies.progress != before {
             self.changes += 1;
             run.changed = self.changes;
         }

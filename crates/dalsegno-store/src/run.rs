@@ -322,6 +322,15 @@ impl Progress {
         })
     }
 
+    /// The same, of a run that waits for this while it is performed.
+    #[must_use]
+    pub(crate) fn awaiting(self, waiting: WaitingSet) -> Self {
+        match self.status {
+            RunStatus::Running => Self { waiting, ..self },
+            _ => self,
+        }
+    }
+
     /// That of an ended run after more bodies: only what is in doubt changes.
     #[must_use]
     pub(crate) fn with_late<'a>(self, bodies: impl IntoIterator<Item = &'a Body>) -> Self {
@@ -366,7 +375,8 @@ pub struct RunSummary {
     /// The run that it is a child of; none for a root run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<RunId>,
-    /// What it waits for while it is suspended; a [`Waiting::Timer`] when it wakes by itself.
+    /// What it waits for; of a suspended run a [`Waiting::Timer`] as well when it wakes by itself. Of a running one, what its process
+    /// [said](crate::Lease::waits_for).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waiting: Vec<Waiting>,
     /// Where it came from; none for a run of this journal's own. Nobody performs a foreign one.
@@ -374,7 +384,7 @@ pub struct RunSummary {
     pub foreign: Option<Foreign>,
 }
 
-/// The latest change of a run's status: it began, was suspended, went on, ended, or waits for something else.
+/// The latest change of a run's status: it began, was suspended, went on, ended, asks somebody something, or waits for something else.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Change {
     /// Its number: higher than that of every change before it in the journal.
@@ -400,7 +410,7 @@ pub struct RunFilter {
     pub parent: Option<RunId>,
     /// Only runs that are nobody's children.
     pub roots_only: bool,
-    /// Only suspended ones that wait for this, among others. Found by an index.
+    /// Only those that wait for this, among others. Found by an index.
     pub waiting: Option<Waiting>,
     /// Only foreign runs, or only this journal's own.
     pub foreign: Option<bool>,

@@ -70,7 +70,7 @@ const OUT_OF_REACH: [RecordKind; 5] = [
 ];
 
 /// What happens in calls.
-const CALLS: [&str; 23] = [
+const CALLS: [&str; 25] = [
     "begins",
     "another process attaches",
     "a worker takes it over",
@@ -84,6 +84,8 @@ const CALLS: [&str; 23] = [
     "busy",
     "the result follows",
     "the agent ends it",
+    "the live model hangs up",
+    "is forked",
     "the connection is lost",
     "the connection is lost in a response",
     "a call is withdrawn",
@@ -94,6 +96,15 @@ const CALLS: [&str; 23] = [
     "a call is repeated",
     "a call id comes again",
     "listened to until the end",
+];
+
+/// What happens in transfers of calls.
+const TRANSFERS: [&str; 5] = [
+    "answered",
+    "nobody answers",
+    "the call leaves",
+    "the model is told that it was not made",
+    "the run says that it was made",
 ];
 
 /// How often things happened, by their kind and name.
@@ -135,6 +146,8 @@ fn expected() -> Vec<(&'static str, String)> {
     add("action", &ACTIONS);
     add("answer", &ANSWERS);
     add("call", &CALLS);
+    add("transfer", &TRANSFERS);
+    add("waits", &["while it is performed"]);
     add("surface", &["script", "telephone", "duplex", "media"]);
     add("verify", &["happened", "not happened", "unknown"]);
     add("fault", Faults::names());

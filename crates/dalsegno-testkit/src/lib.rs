@@ -34,6 +34,7 @@ mod clock;
 mod coverage;
 mod endpoint;
 mod error;
+mod exchange;
 mod faults;
 mod guarantees;
 mod live_model;

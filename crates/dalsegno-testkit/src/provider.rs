@@ -10,7 +10,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use crate::random::Random;
-use crate::workspace::{KEPT, SEND_DIGITS, SHOP, TOOLS};
+use crate::workspace::{HANG_UP, KEPT, SEND_DIGITS, SHOP, TOOLS, TRANSFER};
 use crate::world::World;
 
 /// Things that happen in a call before its caller hangs up at the latest.
@@ -19,6 +19,9 @@ const PATIENCE: u32 = 120;
 /// What the output of a call says that was never performed.
 const DID_NOTHING: [&str; 6] =
     ["cancelled", "denied", "not_permitted", "invalid_arguments", "overloaded", "limit_exceeded"];
+
+/// What a note says after a transfer that was not made.
+const NOT_TRANSFERRED: &str = "was not transferred";
 
 /// Most bytes of an output.
 const OUTPUT_MAX: usize = 16 * 1_024;
@@ -147,6 +150,11 @@ impl LiveSession {
             notes: 0,
             last: None,
         }
+    }
+
+    /// The session of a fork of a call: its caller writes.
+    pub(crate) fn of_fork(seed: u64, number: usize, run: RunId) -> Self {
+        Self { run: Some(run), surface: Surface::Script, ..Self::new(seed, number) }
     }
 
     /// A process begins to carry the call. Returns the number of its turn.
@@ -301,7 +309,12 @@ impl LiveSession {
                     asked.output = output;
                 }
             }
-            CommandKind::Note { .. } => self.notes += 1,
+            CommandKind::Note { text } => {
+                self.notes += 1;
+                if let Some(run) = run.filter(|_| text.contains(NOT_TRANSFERRED)) {
+                    world.judge(|guarantees| guarantees.stays(run));
+                }
+            }
             CommandKind::Session { .. } => {
                 if self.surface.is_answered() {
                     broken("a call that rings is not answered".to_owned());
@@ -314,6 +327,9 @@ impl LiveSession {
             }
             CommandKind::Close { reason } => {
                 world.count("call", "the agent ends it");
+                if let Some(run) = run {
+                    world.judge(|guarantees| guarantees.closes(run, reason));
+                }
                 let reason = reason.clone();
                 self.say(LiveNews::Taken { command: id });
                 self.end(EndedBy::Agent, &reason, world);
@@ -337,6 +353,18 @@ impl LiveSession {
         if !self.over {
             self.end(EndedBy::Caller, "hung up", world);
         }
+    }
+
+    /// The provider transfers it, as it was asked to.
+    pub(crate) fn leave(&mut self, world: &World) {
+        if self.over {
+            return;
+        }
+        world.count("transfer", "the call leaves");
+        if let Some(run) = self.run {
+            world.judge(|guarantees| guarantees.leaves(run));
+        }
+        self.end(EndedBy::Caller, "hung up", world);
     }
 
     /// One thing happens.
@@ -605,21 +633,25 @@ impl LiveSession {
                 TOOLS.iter().map(|(name, _)| *name).chain(SHOP.iter().map(|(name, _)| *name)).collect();
             let tool = self.random.pick(&names);
             // Not a draw of the session's own, so that each seed still means the same world.
-            let keys = Random::new(world.seed, &format!("keys {} {number}", self.number)).chance(100);
-            let tool = if keys { SEND_DIGITS } else { tool };
+            let draw = |what: &str| Random::new(world.seed, &format!("{what} {} {number}", self.number));
+            let tool = match draw("exchange").below(50) {
+                0 => HANG_UP,
+                1..6 if self.surface.outlives_its_process() => TRANSFER,
+                _ if draw("keys").chance(100) => SEND_DIGITS,
+                _ => tool,
+            };
             let arguments = match tool {
                 KEPT => json!({ "q": 1 }),
+                HANG_UP => json!({}),
                 SEND_DIGITS => json!({ "digits": number.to_string() }),
                 _ => json!({ "n": number }),
             };
             (tool, arguments.to_string())
         };
         // Now and then a provider says the same twice.
-        let call_id = if self.random.chance(30) && number > 1 {
-            format!("call-{}", number - 1)
-        } else {
-            format!("call-{number}")
-        };
+        let again = usize::from(self.random.chance(30) && number > 1);
+        // A fork of the call has ids of its own, as every session of a provider has.
+        let call_id = format!("call-{}-{}", self.number, number - again);
         let (mut tool, mut arguments) = (tool, arguments);
         if let Some(asked) = self.asked.iter().find(|asked| asked.call_id == call_id) {
             world.count("call", "a call id comes again");

@@ -8,9 +8,7 @@ use dalsegno_core::{
     CallRequest, EffectClass, Entry, ModelReply, OperationId, ReplyPart, RunId, StopReason, ToolReturn,
 };
 use dalsegno_models::{CompletionRequest, DeltaSink, Later, Model, ModelError, ModelErrorKind, judge_call};
-use dalsegno_runtime::{
-    Invocation, KeysSent, NewAttachment, NotDone, Received, Tool, ToolDescription, ToolError,
-};
+use dalsegno_runtime::{Invocation, NewAttachment, Received, Tool, ToolDescription, ToolError};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
@@ -239,51 +237,6 @@ pub(crate) fn send(
         let _ = answer.send(());
     });
     answered
-}
-
-/// Sends keys to the line of a caller, which takes them once at most.
-pub(crate) async fn send_keys(
-    world: &Arc<World>,
-    process: &Process,
-    operation: OperationId,
-    keys: &str,
-) -> Result<KeysSent, NotDone> {
-    process.breathe().await;
-    let Some(call) = world.judge(|guarantees| guarantees.keys(process, operation, keys)) else {
-        world.judge(|guarantees| guarantees.broken("keys are sent for an unknown operation".to_owned()));
-        return Err(NotDone::Failed("no operation".to_owned()));
-    };
-    let _under_way = UnderWay { world: Arc::clone(world), call: call.clone() };
-    let Fate { course, there, back } =
-        fate(world.seed, world.faults().call_fails, call.operation, call.attempt);
-    world.count("keys", &format!("{course:?}").to_lowercase());
-    let answer = course.arrives().then(|| send(world, EffectClass::Unsafe, call, there, back));
-    let result = match course {
-        Course::Answered => {
-            if let Some(answer) = answer {
-                let _ = answer.await;
-            }
-            Ok(KeysSent::All)
-        }
-        Course::Refused => {
-            tokio::time::sleep(there).await;
-            Err(NotDone::Failed("the provider sends no such key".to_owned()))
-        }
-        Course::LostKnown => {
-            tokio::time::sleep(there).await;
-            Err(NotDone::Passing("the line is not there at the moment".to_owned()))
-        }
-        Course::Lost | Course::AnswerLost => {
-            match answer {
-                Some(answer) => drop(answer.await),
-                None => tokio::time::sleep(there).await,
-            }
-            Err(NotDone::Unknown("the connection is lost".to_owned()))
-        }
-        Course::Silent | Course::SilentAndLost | Course::Panics => std::future::pending().await,
-    };
-    process.breathe().await;
-    result
 }
 
 /// A model that calls tools for some turns, and then answers.

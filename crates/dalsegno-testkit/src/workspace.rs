@@ -1,5 +1,7 @@
 //! A generated workspace: agents of every kind of step, with tools of every class.
 
+mod phone;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs::File;
@@ -11,6 +13,7 @@ use dalsegno_core::{EffectClass, OnIndeterminate};
 use serde_json::json;
 
 use crate::random::Random;
+pub(crate) use phone::{HANG_UP, PHONE, SEND_DIGITS, TRANSFER};
 
 /// The tools, with what may repeat of them. `t.look` has results that stand for further calls.
 pub(crate) const TOOLS: [(&str, EffectClass); 5] = [
@@ -45,12 +48,6 @@ pub(crate) const fn is_denied(n: i64) -> bool {
 /// The tool whose results are kept.
 pub(crate) const KEPT: &str = "t.look";
 
-/// The agent that takes calls.
-pub(crate) const PHONE: &str = "phone";
-
-/// The tool by which a call's live model sends keys to the caller's line.
-pub(crate) const SEND_DIGITS: &str = "call.send_digits";
-
 /// The declarative tools, with what may repeat of the calls that they make. `shop.both` makes two.
 pub(crate) const SHOP: [(&str, EffectClass); 6] = [
     ("shop.look", EffectClass::Read),
@@ -60,6 +57,11 @@ pub(crate) const SHOP: [(&str, EffectClass); 6] = [
     ("shop.locked", EffectClass::Keyed),
     ("shop.both", EffectClass::Keyed),
 ];
+
+/// Says whether a tool is a document, whose calls are its parts.
+pub(crate) fn is_document(tool: &str) -> bool {
+    tool == TRANSFER || tool.starts_with("shop.")
+}
 
 /// The document that is asked whether a call in doubt took place, and the path of its endpoint.
 pub(crate) const FOUND: &str = "shop.found";
@@ -246,6 +248,7 @@ impl Plan {
         }
         std::fs::create_dir_all(root.join("tools"))?;
         write(root.join("tools/shop.json"), &self.toolkit)?;
+        write(root.join("tools/exchange.json"), &phone::exchange().to_string())?;
         std::fs::create_dir_all(root.join("tenants"))?;
         for tenant in TENANTS {
             let mut text = format!("name = \"{tenant}\"\negress = [\"{ORIGIN}\"]\n");
@@ -431,52 +434,6 @@ impl Plan {
         let model =
             format!("[model]\nuse = \"default\"\n{asked}\nretries = 3\nmax_output_tokens = {TOKENS_MAX}\n");
         self.agents.insert(name.to_owned(), format!("{text}{model}"));
-    }
-
-    fn add_phone(&mut self, random: &mut Random) {
-        self.add_model(random, PHONE);
-        let mut voice = String::from("[voice]\n");
-        if random.chance(500) {
-            voice.push_str("greeting = \"Greet.\"\n");
-        }
-        if random.chance(300) {
-            voice.push_str("filler = false\n");
-        }
-        let _ = writeln!(voice, "defer_after = \"{}\"", random.pick(&["1s", "10s"]));
-        let _ = writeln!(voice, "after_hangup = \"{}\"", random.pick(&["deny", "keep"]));
-        let _ = writeln!(voice, "max_duration = \"{}\"", random.pick(&["20s", "30m", "30m", "30m"]));
-        if random.chance(300) {
-            voice.push_str("[voice.tools.\"t.read\"]\non_interrupt = \"keep\"\n");
-        }
-        // Not a draw of the agent's own, so that each seed still means the same world.
-        let mut keys = Random::new(self.seed, "keys");
-        let retries = u32::try_from(keys.below(3)).unwrap_or_default();
-        let (policy, word) = keys.pick(&[
-            (OnIndeterminate::Report, None),
-            (OnIndeterminate::Report, None),
-            (OnIndeterminate::Ask, Some("ask")),
-            (OnIndeterminate::Retry, Some("retry")),
-        ]);
-        let _ = write!(voice, "[tools.settings.\"{SEND_DIGITS}\"]\nretries = {retries}\ntimeout = \"5s\"\n");
-        if let Some(word) = word {
-            let _ = writeln!(voice, "on_indeterminate = \"{word}\"");
-        }
-        let class = EffectClass::Unsafe;
-        let terms = ToolTerms {
-            class,
-            retries,
-            policy,
-            approve: false,
-            rule: false,
-            deny: false,
-            kept_ms: 0,
-            trusts: None,
-        };
-        self.terms.insert((PHONE.to_owned(), SEND_DIGITS.to_owned()), terms);
-        if let Some(text) = self.agents.get_mut(PHONE) {
-            *text = text.replacen("allow = [", &format!("allow = [\"{SEND_DIGITS}\", "), 1);
-            text.push_str(&voice);
-        }
     }
 
     fn add_plan(&mut self, random: &mut Random, name: &str, callees: &[&str], successor: Option<&str>) {

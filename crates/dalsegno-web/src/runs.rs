@@ -157,6 +157,7 @@ impl Mark {
     pub fn of(summary: &RunSummary, is_performed: bool) -> Self {
         let (class, word) = match summary.status {
             RunStatus::Running if summary.foreign.is_none() && !is_performed => ("wait", "interrupted"),
+            RunStatus::Running if !summary.waiting.is_empty() => ("wait", waits_for(&summary.waiting)),
             RunStatus::Running => ("live", "running"),
             RunStatus::Suspended => ("wait", waits_for(&summary.waiting)),
             RunStatus::Completed => ("good", "completed"),

@@ -10,6 +10,8 @@ use data_encoding::HEXLOWER;
 pub enum Event {
     /// The run waits for people, a time or another run.
     Suspended,
+    /// The run waits for people while it is performed, as a call does while its caller is on the line.
+    Waiting,
     /// The run has ended with an answer.
     Completed,
     /// The run has ended with an error.
@@ -24,13 +26,21 @@ pub enum Event {
 
 impl Event {
     /// Every event.
-    pub const ALL: &[Self] =
-        &[Self::Suspended, Self::Completed, Self::Failed, Self::Cancelled, Self::HandedOff, Self::Abandoned];
+    pub const ALL: &[Self] = &[
+        Self::Suspended,
+        Self::Waiting,
+        Self::Completed,
+        Self::Failed,
+        Self::Cancelled,
+        Self::HandedOff,
+        Self::Abandoned,
+    ];
 
     /// The event as it is written, such as `run.completed`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Suspended => "run.suspended",
+            Self::Waiting => "run.waiting",
             Self::Completed => "run.completed",
             Self::Failed => "run.failed",
             Self::Cancelled => "run.cancelled",
@@ -41,7 +51,7 @@ impl Event {
 
     /// Says whether the run has ended with it, which happens once.
     pub const fn is_end(self) -> bool {
-        !matches!(self, Self::Suspended)
+        !matches!(self, Self::Suspended | Self::Waiting)
     }
 }
 
@@ -69,7 +79,7 @@ impl FromStr for Event {
 
 /// The id of a delivery. It follows from what is delivered to whom, so that it is the same after a crash and in every process.
 ///
-/// A run ends once, so that its end needs no place. It is suspended many times: each time at another number of records.
+/// A run ends once, so that its end needs no place. It waits many times: each time at another number of records.
 pub(crate) fn delivery_id(endpoint: &str, run: &[u8; 16], event: Event, records: u64) -> String {
     let mut hasher = blake3::Hasher::new_derive_key("dalsegno 2026-11 webhook delivery");
     hasher.update(run);

@@ -230,7 +230,7 @@ pub(crate) struct RunsArgs {
     /// Only forks of this run
     #[arg(long, value_name = "RUN", add = ArgValueCandidates::new(complete::runs))]
     pub(crate) fork_of: Option<String>,
-    /// Only suspended runs that wait for this, alone or among others
+    /// Only runs that wait for this, alone or among others
     #[arg(long, value_enum, value_name = "WHAT")]
     pub(crate) waiting: Option<WaitingArg>,
     /// Only runs with an effect in doubt: short for `--waiting in-doubt`

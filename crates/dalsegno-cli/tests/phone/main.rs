@@ -8,6 +8,7 @@ mod delegates;
 mod inputs;
 mod keys;
 mod kills;
+mod kills_waiting;
 mod media;
 mod media_inputs;
 mod media_kills;

@@ -12,7 +12,7 @@ fn world(transfer_to: &str, confirms: bool) -> World {
     world_on("realtime", transfer_to, confirms)
 }
 
-fn world_on(surface: &str, transfer_to: &str, confirms: bool) -> World {
+pub(crate) fn world_on(surface: &str, transfer_to: &str, confirms: bool) -> World {
     let world = World::on(surface);
     let settings = std::fs::read_to_string(world.workspace.path("dalsegno.toml")).unwrap().replace(
         &format!("\"{NUMBER}\" = {{ agent = \"desk\" }}"),
@@ -35,7 +35,7 @@ fn world_on(surface: &str, transfer_to: &str, confirms: bool) -> World {
     world
 }
 
-fn to(destination: &str) -> LiveAnswer {
+pub(crate) fn to(destination: &str) -> LiveAnswer {
     LiveAnswer::asks(TOOL, &json!({ "destination_id": destination }))
 }
 
@@ -46,7 +46,7 @@ fn read(world: &World, call: &str) -> Vec<Value> {
     outputs.map(|output| serde_json::from_str(output).unwrap()).collect()
 }
 
-fn targets(world: &World) -> Vec<String> {
+pub(crate) fn targets(world: &World) -> Vec<String> {
     let book = world.live.book();
     let refers = book.controls.iter().filter(|control| control.verb == "refer");
     refers.map(|control| control.body["target_uri"].as_str().unwrap().to_owned()).collect()

@@ -6,7 +6,7 @@ use axum::extract::{Path, State};
 use axum::response::{IntoResponse as _, Redirect, Response};
 use dalsegno_core::{AgentResponse, Usage};
 use dalsegno_history::{Inspection, Walk};
-use dalsegno_store::{Body, RunStatus, RunSummary};
+use dalsegno_store::{Body, RunSummary};
 use dalsegno_web::inbox::WaitingCard;
 use dalsegno_web::run::{Asked, Call, End, Origin, RunHead, RunPage, Timeline, WINDOW, facts, rows};
 use dalsegno_web::{Section, Shell};
@@ -75,7 +75,7 @@ async fn page(
     from: usize,
 ) -> Result<RunPage, Problem> {
     let journal = shared.journal();
-    let waiting = match summary.status == RunStatus::Suspended && !summary.waiting.is_empty() {
+    let waiting = match !summary.status.is_end() && !summary.waiting.is_empty() {
         true => {
             journal.inspect(summary.run, None).await.map(|found| cards(&found, &shell)).unwrap_or_default()
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use dalsegno_core::RunId;
 use dalsegno_history::Journal;
-use dalsegno_store::{Change, RunStatus};
+use dalsegno_store::{Change, RunStatus, RunSummary};
 use dalsegno_webhooks::{
     AttemptResult, Attempted, Delivery, Endpoint, Event, Message, News, Seen, WebhookStore,
 };
@@ -259,7 +259,7 @@ fn seen(change: &Change) -> Seen<'_> {
         change: change.number,
         run: run.run.as_bytes(),
         // What an archive brought happened elsewhere.
-        event: event(run.status).filter(|_| run.foreign.is_none()),
+        event: event(run).filter(|_| run.foreign.is_none()),
         records: run.records,
         agent: run.agent.as_str(),
         tenant: &run.tenant,
@@ -267,9 +267,10 @@ fn seen(change: &Change) -> Seen<'_> {
     }
 }
 
-const fn event(status: RunStatus) -> Option<Event> {
-    match status {
-        RunStatus::Running => None,
+fn event(run: &RunSummary) -> Option<Event> {
+    match run.status {
+        RunStatus::Running if run.waiting.is_empty() => None,
+        RunStatus::Running => Some(Event::Waiting),
         RunStatus::Suspended => Some(Event::Suspended),
         RunStatus::Completed => Some(Event::Completed),
         RunStatus::Failed => Some(Event::Failed),
@@ -293,8 +294,8 @@ async fn attempt(shared: Arc<Shared>, delivery: Delivery) -> Option<Attempted> {
             return None;
         }
     };
-    // A run that was pruned is no more, and one that has resumed does not wait: nothing of it is left to tell.
-    let summary = summary.filter(|run| delivery.event.is_end() || run.status == RunStatus::Suspended);
+    // A run that was pruned is no more, and one that has resumed or was answered does not wait: nothing of it is left to tell.
+    let summary = summary.filter(|run| delivery.event.is_end() || event(run) == Some(delivery.event));
     let Some(summary) = summary else { return attempted(AttemptResult::Outdated) };
     let body = payload::of_run(journal, &delivery, &summary).await;
     let message = Message { id: delivery.id.clone(), at: began_at / 1_000, body };

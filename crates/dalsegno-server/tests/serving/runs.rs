@@ -3,7 +3,7 @@
 use dalsegno_access::Scope;
 use serde_json::{Value, json};
 
-use crate::world::{WITHOUT_ANSWERS, World};
+use crate::world::{BUSY, WITHOUT_ANSWERS, World, settings};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_is_started_and_read_as_the_command_line_shows_it() {
@@ -143,6 +143,51 @@ async fn an_approval_names_what_was_shown_and_is_recorded_with_its_key() {
     let deny = json!({ "operation": waits["operation"], "answer": { "deny": {} } });
     acme.post(&path, &deny).await.is_problem(409, "conflict");
     assert_eq!(acme.get("/v1/inbox").await.json()["items"], json!([]));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_that_asks_somebody_while_it_is_performed_is_in_the_inbox() {
+    let world = World::with_files(settings(), &[("agents/busy.toml", BUSY)]).await;
+    let acme = world.all("acme");
+    let waits = acme.start("pay", "10 EUR").await;
+    let begun = acme.post("/v1/runs", &json!({ "agent": "busy", "text": "20 EUR" })).await.json();
+    let id = begun["run_id"].as_str().unwrap();
+    let inbox = async |path: &str| acme.get(path).await.json()["items"].as_array().unwrap().clone();
+    let until = async |count: usize| {
+        while inbox("/v1/inbox").await.len() != count {
+            tokio::task::yield_now().await;
+        }
+    };
+    until(2).await;
+    let shown = acme.get(&format!("/v1/runs/{id}")).await.json();
+    assert_eq!(
+        (&shown["status"], &shown["waiting_for"][0]["kind"]),
+        (&json!("running"), &json!("approval")),
+        "{shown:#}"
+    );
+    for path in ["/v1/inbox", "/v1/inbox?kind=approval", "/v1/inbox?limit=1"] {
+        let items = inbox(path).await;
+        assert_eq!(
+            (&items[0]["run_id"], &items[0]["kind"]),
+            (&json!(id), &json!("approval")),
+            "{path}: {items:#?}"
+        );
+    }
+    assert_eq!(inbox("/v1/inbox?kind=input").await, [] as [Value; 0]);
+    assert_eq!(
+        world.all("rival").get("/v1/inbox").await.json()["items"],
+        json!([]),
+        "of another tenant nothing"
+    );
+    let runs = acme.get("/v1/runs?waiting=approval").await.json();
+    assert_eq!(runs["items"].as_array().unwrap().len(), 2);
+    let one = inbox("/v1/inbox").await.remove(0);
+    let yes = json!({ "operation": one["operation"], "answer": { "approve": {} }, "shown": one["shown"] });
+    let answered = acme.post(&format!("/v1/runs/{id}/answers"), &yes).await;
+    assert_eq!(answered.status, 202, "its process is told: {answered:?}");
+    until(1).await;
+    assert_eq!(inbox("/v1/inbox").await[0]["run_id"], waits["run_id"]);
+    assert_eq!(acme.get(&format!("/v1/runs/{id}")).await.json()["status"], "running");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

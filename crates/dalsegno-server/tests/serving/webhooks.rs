@@ -11,7 +11,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 
-use crate::world::{World, settings};
+use crate::world::{BUSY, World, settings};
 
 /// How a receiver answers.
 #[derive(Debug, Clone)]
@@ -121,7 +121,7 @@ async fn serve(stream: TcpStream, got: mpsc::UnboundedSender<Got>, replies: Arc<
 /// A world whose operator lists these receivers.
 async fn world(receivers: &[&Receiver]) -> World {
     let webhooks = receivers.iter().map(|one| format!("http://{}", one.address)).collect();
-    World::with(ServeSettings { webhooks, ..settings() }).await
+    World::with_files(ServeSettings { webhooks, ..settings() }, &[("agents/busy.toml", BUSY)]).await
 }
 
 async fn add(client: &crate::client::Client, body: Value) -> Value {
@@ -157,6 +157,11 @@ async fn what_happens_to_runs_is_delivered_signed_and_without_content() {
     assert_ne!(first.id(), second.id());
     let shown = acme.get(&format!("/v1/webhooks/{}", text(&hook, "id"))).await;
     assert!(!shown.text.contains("whsec_"), "the secret is shown once");
+    // Who is asked while the run is performed is told as well.
+    acme.post("/v1/runs", &json!({ "agent": "busy", "text": "20 EUR" })).await;
+    let event = receiver.next().await.json();
+    assert_eq!((text(&event, "type"), text(&event["data"], "status")), ("run.waiting", "running"));
+    assert_eq!(event["data"]["waiting"], json!(["approval"]));
     // With content, of one agent, and only ends.
     let url = receiver.url();
     add(&acme, json!({ "url": url, "events": ["run.completed"], "agent": "echo", "content": true })).await;

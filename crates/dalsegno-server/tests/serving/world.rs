@@ -21,6 +21,10 @@ const ECHO: &str = "name = \"echo\"\n[[steps]]\nrespond = \"You said: {{request.
 const ASK: &str = "name = \"ask\"\n[[steps]]\nid = \"n\"\nask = \"How many?\"\nschema = { type = \"integer\" }\n[[steps]]\nrespond = \"{{steps.n}} then\"\n";
 const PAY: &str = "name = \"pay\"\n[tools]\nallow = [\"bills.pay\"]\napprove = [\"bills.pay\"]\n[[steps]]\ntool = \"bills.pay\"\nwith = { amount = \"{{request.text}}\" }\n[[steps]]\nrespond = \"paid\"\n";
 
+/// An agent of which a person is asked something while it does something else.
+pub(crate) const BUSY: &str = "name = \"busy\"\n[tools]\nallow = [\"bills.*\"]\napprove = [\"bills.pay\"]\n[[steps]]\nparallel = [\n\
+    { id = \"paid\", tool = \"bills.pay\", with = { amount = \"{{request.text}}\" } },\n{ id = \"read\", tool = \"bills.read\" },\n]\n";
+
 /// Pays a bill, which may happen once.
 struct Pay;
 
@@ -33,6 +37,21 @@ impl Tool for Pay {
 
     async fn call(&self, _: Invocation) -> Result<ToolReturn, ToolError> {
         Ok(ToolReturn { text: "paid".to_owned(), ..ToolReturn::default() })
+    }
+}
+
+/// Is under way until somebody ends its run.
+struct LongRead;
+
+#[async_trait::async_trait]
+impl Tool for LongRead {
+    fn describe(&self) -> ToolDescription {
+        ToolDescription::new("Reads for long.", EffectClass::Read)
+            .with_input(serde_json::json!({ "type": "object" }))
+    }
+
+    async fn call(&self, _: Invocation) -> Result<ToolReturn, ToolError> {
+        std::future::pending().await
     }
 }
 
@@ -85,8 +104,9 @@ impl World {
         for (name, text) in files {
             std::fs::write(folder.path().join(name), text).unwrap();
         }
-        let engine =
-            Engine::builder().tool("bills.pay".parse().unwrap(), Pay).open(folder.path()).await.unwrap();
+        let builder = Engine::builder().tool("bills.pay".parse().unwrap(), Pay);
+        let builder = builder.tool("bills.read".parse().unwrap(), LongRead);
+        let engine = builder.open(folder.path()).await.unwrap();
         Self::of(folder, engine, settings).await
     }
 

@@ -473,6 +473,55 @@ pub async fn suspended_runs_are_found_by_what_they_wait_for<S: Store>(new: impl 
 }
 
 /// The title says it.
+pub async fn running_runs_are_found_by_what_their_process_says_they_wait_for<S: Store>(new: impl Fn() -> S) {
+    let (store, owner) = (new(), Owner::in_process());
+    let mut lease = create(&store, new_run(1, &owner)).await;
+    let run = lease.run();
+    let operation = OperationId::from_bytes([3; 16]);
+    let asks = |number: u8, gate: Gate| {
+        NewRecord::of(at(20), OperationId::from_bytes([number; 16]), Body::Waiting { gate })
+    };
+    let approved = Body::Answered { answer: Answer::Approved { edited: None, reason: None, by: None } };
+    let found = async |kind: Waiting| {
+        let filter = RunFilter { waiting: Some(kind), ..RunFilter::default() };
+        store.runs(&filter).await.unwrap().len()
+    };
+    let changes = async || store.changed(0, 9).await.unwrap().last().unwrap().number;
+    let began = changes().await;
+    lease.waits_for([Waiting::Approval]);
+    store.append(&mut lease, vec![asks(3, Gate::Approval)]).await.unwrap();
+    let summary = store.summary(run).await.unwrap();
+    assert_eq!((summary.status, &*summary.waiting), (RunStatus::Running, &[Waiting::Approval][..]));
+    assert_eq!((found(Waiting::Approval).await, found(Waiting::Input).await), (1, 0));
+    let asked = changes().await;
+    assert!(asked > began, "who follows changes is told that somebody is asked");
+    // It stays so while the run does something else, which is no change.
+    store.append(&mut lease, vec![note(1)]).await.unwrap();
+    assert_eq!((found(Waiting::Approval).await, changes().await), (1, asked));
+    // A second question of the same kind is a change as well.
+    store.append(&mut lease, vec![asks(4, Gate::Approval)]).await.unwrap();
+    let again = changes().await;
+    assert!(again > asked);
+    assert_eq!(store.read(run, 0).await.unwrap().len(), 4);
+    lease.waits_for([Waiting::Approval]);
+    store.append(&mut lease, vec![NewRecord::of(at(21), operation, approved)]).await.unwrap();
+    assert_eq!(found(Waiting::Approval).await, 1, "of two questions one is answered");
+    // A suspension says itself what the run waits for, and so does an end.
+    store.append(&mut lease, vec![suspended(22, Some(99))]).await.unwrap();
+    assert_eq!(store.summary(run).await.unwrap().waiting, [Waiting::Timer]);
+    store.append(&mut lease, vec![note(2)]).await.unwrap();
+    assert_eq!(store.summary(run).await.unwrap().waiting, [Waiting::Approval]);
+    // No more than its records say.
+    lease.waits_for([Waiting::Approval, Waiting::Secret]);
+    store.append(&mut lease, vec![note(3)]).await.unwrap();
+    let error = store.read(run, 0).await.unwrap_err().to_string();
+    assert!(error.contains("waiting"), "{error}");
+    store.append(&mut lease, vec![completed(30)]).await.unwrap();
+    assert_eq!(store.summary(run).await.unwrap().waiting, []);
+    assert_eq!(store.read(run, 0).await.unwrap().len(), 9);
+}
+
+/// The title says it.
 pub async fn long_texts_come_back_as_they_were<S: Store>(new: impl Fn() -> S) {
     let (store, owner) = (new(), Owner::in_process());
     for number in 0..2 {

@@ -14,7 +14,7 @@ use crate::error::{AcquireError, AppendError, BlobError, CreateError, SnapshotEr
 use crate::lease::{Holds, Lease, Tells};
 use crate::origin::Foreign;
 use crate::owner::{Owner, OwnerId};
-use crate::record::NewRecord;
+use crate::record::{Body, NewRecord};
 use crate::run::{self, Created, Existing, Follows, NewRun, Progress, RunStatus};
 use crate::snapshot::StoredSnapshot;
 use crate::waiting::WaitingSet;
@@ -62,6 +62,7 @@ pub(super) fn create(
         next_seq,
         head,
         tells: None,
+        waiting: WaitingSet::EMPTY,
         row,
         _hold: holds.hold(new.run, 1),
     }))
@@ -241,6 +242,8 @@ pub(super) struct Append {
     pub(super) files: Vec<PackedFile>,
     pub(super) head: Link,
     pub(super) progress: Option<Progress>,
+    /// Somebody is asked something in them.
+    pub(super) asks: bool,
     /// What an ended run waits for after them; none when they say nothing about it.
     pub(super) late: Option<WaitingSet>,
     /// The numbers of the messages that leave the inbox.
@@ -253,14 +256,16 @@ impl Append {
     /// Prepares records to follow the lease's last one.
     pub(super) fn new(lease: &Lease, records: &[NewRecord], consumed: Vec<u64>) -> Result<Self, AppendError> {
         run::check_files(records)?;
-        let Lease { run, row, epoch, next_seq, head, tells, .. } = *lease;
+        let Lease { run, row, epoch, next_seq, head, tells, waiting, .. } = *lease;
         let rows = seal(run, next_seq, head, records)?;
         let head = rows.last().map_or(head, |row| row.link);
         let progress = Progress::of(records.iter().map(|record| &record.body));
+        let progress = progress.map(|progress| progress.awaiting(waiting));
         let late = run::late(records.iter().map(|record| &record.body));
         let rows = Stored::of_records(rows, records);
+        let asks = records.iter().any(|record| matches!(record.body, Body::Waiting { .. }));
         let files = pack_files(records.iter().flat_map(|record| &record.files));
-        Ok(Self { run, row, epoch, next_seq, rows, files, head, progress, late, consumed, tells })
+        Ok(Self { run, row, epoch, next_seq, rows, files, head, progress, asks, late, consumed, tells })
     }
 
     /// The number of the run's records after it.
@@ -314,19 +319,19 @@ fn append_rows(connection: &Connection, append: &Append) -> Result<(), Fault<App
     Ok(())
 }
 
-/// Checks the condition and moves the head in one statement, when the status stays as it is: nearly always. Nothing
+/// Checks the condition and moves the head in one statement, when the status stays as it is and nobody is asked anything: nearly always. Nothing
 /// that an index covers is written then.
 fn move_head(connection: &Connection, append: &Append) -> Result<bool, rusqlite::Error> {
-    let status = match append.progress {
+    let stays = match append.progress {
         None if append.late.is_some() => return Ok(false),
         None => None,
-        Some(Progress::BEGUN) => Some(Progress::BEGUN.status as u8),
+        Some(progress) if progress.status == RunStatus::Running && !append.asks => Some(progress),
         Some(_) => return Ok(false),
     };
     let changed = connection
         .prepare_cached(
             "UPDATE run SET next_seq = ?4, head = ?5, updated_at = coalesce(?6, updated_at)
-             WHERE id = ?1 AND epoch = ?2 AND next_seq = ?3 AND (?7 IS NULL OR status = ?7 AND wake_at IS NULL AND waiting = 0)",
+             WHERE id = ?1 AND epoch = ?2 AND next_seq = ?3 AND (?7 IS NULL OR status = ?7 AND wake_at IS NULL AND waiting = ?8)",
         )?
         .execute(params![
             append.row,
@@ -335,7 +340,8 @@ fn move_head(connection: &Connection, append: &Append) -> Result<bool, rusqlite:
             append.end().cast_signed(),
             append.head.as_bytes(),
             append.rows.last().map(|last| last.at().as_millis().cast_signed()),
-            status,
+            stays.map(|progress| progress.status as u8),
+            stays.map(|progress| progress.waiting.number()),
         ])?;
     Ok(changed == 1)
 }
@@ -464,7 +470,17 @@ fn take(
     ])?;
     reseal(connection, row)?;
     let _hold = holds.hold(run, epoch);
-    let lease = Lease { run, epoch, owner: owner.id(), next_seq, head, tells: None, row, _hold };
+    let lease = Lease {
+        run,
+        epoch,
+        owner: owner.id(),
+        next_seq,
+        head,
+        tells: None,
+        waiting: WaitingSet::EMPTY,
+        row,
+        _hold,
+    };
     Ok(Acquired { lease, from: by.filter(|by| *by != owner.id()) })
 }
 

@@ -1,12 +1,13 @@
 //! What must be true of a whole journal: at every restart, and when everything is over.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use dalsegno_core::{AgentResponse, EffectClass, RunId};
 use dalsegno_runtime::{Inspection, ReplayReport, RunEnd, RunReport};
-use dalsegno_store::{Body, NewRecord, Record, RunSummary};
+use dalsegno_store::{Body, NewRecord, Record, RunStatus, RunSummary};
 
-use super::Guarantees;
+use super::{Guarantees, Question};
 use crate::process::Process;
 
 /// Longer than it takes a process to take a run and to say so.
@@ -48,6 +49,16 @@ impl Guarantees {
         if summary.status.is_end() != line.ended {
             wrong.push(format!("it is listed as {}", summary.status));
         }
+        if summary.status == RunStatus::Running {
+            let open = line.ops.values().filter(|op| !op.settled).filter_map(|op| op.gate);
+            let open: BTreeSet<&str> = open.map(Question::as_str).collect();
+            let listed: BTreeSet<&str> = summary.waiting.iter().map(|kind| kind.as_str()).collect();
+            if open != listed {
+                wrong.push(format!("it waits for {open:?}, and is listed with {listed:?}"));
+            } else if !open.is_empty() {
+                self.coverage.count("waits", "while it is performed");
+            }
+        }
         let alias = line.alias.clone();
         wrong.into_iter().for_each(|what| self.broken(format!("{alias}: {what}")));
     }
@@ -63,6 +74,13 @@ impl Guarantees {
         let error = inspection.response.as_ref().and_then(|response| response.error.as_ref());
         if error.is_some_and(|error| error.message.contains("the agent's rules deny this call")) {
             self.coverage.count("rule", "denies a step");
+        }
+        for decision in inspection.state.decisions() {
+            match decision.to_string().as_str() {
+                words if words.contains("the call was transferred") => self.ended_so(run, true),
+                words if words.contains("the call is over") => self.ended_so(run, false),
+                _ => {}
+            }
         }
         let Some(line) = self.runs.get(&run) else { return };
         if let Some(response) = &line.response

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{Guarantees, KEYS_KEPT, Line, may_retry, number_of, reply};
 use crate::pictures;
 use crate::process::Process;
-use crate::workspace::{FOUND, KEPT, is_denied, is_ruled};
+use crate::workspace::{FOUND, KEPT, TRANSFER, is_denied, is_ruled};
 
 /// A call under way, seen from the process that makes it.
 #[derive(Debug, Clone, PartialEq)]
@@ -195,23 +195,6 @@ impl Guarantees {
         (self.call(process, call), class)
     }
 
-    /// Keys are to be sent to the line of a caller, for an operation of the call's run.
-    pub(crate) fn keys(&mut self, process: &Process, operation: OperationId, keys: &str) -> Option<Call> {
-        let run = self.run_of(operation)?;
-        let op = self.runs.get(&run)?.ops.get(&operation)?;
-        let own = op.intents.iter().rfind(|(_, by)| **by == process.number);
-        let call = Call {
-            process: process.number,
-            run,
-            operation,
-            attempt: own.map_or(0, |(attempt, _)| *attempt),
-            tool: op.tool.clone(),
-            arguments: json!({ "digits": keys }),
-            tenant: String::new(),
-        };
-        Some(self.call(process, call))
-    }
-
     /// A receiver is asked about a call, by the key that the call had.
     pub(crate) fn lookup(&mut self, process: &Process, key: &str) -> Call {
         self.reads += 1;
@@ -253,8 +236,14 @@ impl Guarantees {
     }
 
     fn check_bounds(&mut self, call: &Call) {
+        // A call has one transfer at most, which waits for nothing else.
+        let counts = |call: &Call| call.tool.as_deref() != Some(TRANSFER);
+        if !counts(call) {
+            return;
+        }
         let count = |same: &dyn Fn(&Call) -> bool| {
-            self.under_way.iter().filter(|other| other.process == call.process && same(other)).count()
+            let here = |other: &&Call| other.process == call.process && counts(other);
+            self.under_way.iter().filter(here).filter(|other| same(other)).count()
         };
         let group =
             |other: &Call| other.run == call.run && other.arguments["group"] == call.arguments["group"];
@@ -354,6 +343,7 @@ impl Guarantees {
                 }
                 Ok(())
             }
+            Outcome::TransferRequested if op.effects == 0 => Err("it did not take place".into()),
             Outcome::ToolReturned(_) if op.is_declared => Ok(()),
             Outcome::ToolReturned(returned) => {
                 let Some(tool) = op.tool.as_deref() else { return Ok(()) };

@@ -9,7 +9,7 @@ use dalsegno_store::{AttemptCause, Body, Evidence, Message, NewRecord, Start, St
 
 use super::{Guarantees, KEYS_KEPT, Line, Op, Question, may_retry, talk::all_settled};
 use crate::process::Process;
-use crate::workspace::PHONE;
+use crate::workspace::{PHONE, is_document};
 
 /// How long an owner may leave a cancel unread: it looks every 200 ms, and the store takes up to half a second.
 const READS_WITHIN: Duration = Duration::from_secs(5);
@@ -354,7 +354,7 @@ impl Guarantees {
                 // A part is a call of the declarative tool that asks for it.
                 let above = record.parent.and_then(|parent| line.ops.get(&parent));
                 let tool = above.map_or(own, |above| above.tool.as_deref());
-                let is_declared = above.is_none() && own.is_some_and(|own| own.starts_with("shop."));
+                let is_declared = above.is_none() && own.is_some_and(is_document);
                 let fits =
                     is_declared || self.terms(&line.agent, tool).is_none_or(|terms| terms.class == *class);
                 if let (Some(parent), Some(place)) = (record.parent, ordinal.last()) {

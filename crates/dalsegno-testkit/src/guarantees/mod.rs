@@ -26,7 +26,7 @@ use serde_json::Value;
 
 use crate::coverage::Coverage;
 use crate::process::Process;
-use crate::workspace::{Bounds, Money, Plan, ToolTerms};
+use crate::workspace::{Bounds, KEPT, Money, Plan, SEND_DIGITS, ToolTerms};
 
 pub(crate) use calls::Call;
 
@@ -198,6 +198,17 @@ enum Question {
     Secret,
 }
 
+impl Question {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Approval => "approval",
+            Self::Input => "input",
+            Self::InDoubt => "in_doubt",
+            Self::Secret => "secret",
+        }
+    }
+}
+
 impl Guarantees {
     pub(crate) fn new(plan: &Plan) -> Self {
         Self {
@@ -283,10 +294,10 @@ impl Guarantees {
 
 /// What a tool answers: it follows from the call alone, so that an answer that went to another call shows.
 pub(crate) fn reply(run: RunId, tool: &str, arguments: &Value) -> Value {
-    if tool == crate::workspace::SEND_DIGITS {
+    if tool == SEND_DIGITS {
         return serde_json::json!({ "sent": arguments["digits"] });
     }
-    if tool == crate::workspace::KEPT {
+    if tool == KEPT {
         return serde_json::json!({ "q": arguments["q"], "n": 0, "receipt": format!("answer {}", arguments["q"]) });
     }
     if tool.starts_with("shop.") {

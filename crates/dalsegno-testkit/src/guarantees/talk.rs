@@ -2,11 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use dalsegno_core::{EffectClass, LiveNews, OperationId, RunId};
-use serde_json::Value;
+use dalsegno_core::{EffectClass, FailureCode, LiveNews, OperationId, Outcome, RunId};
+use dalsegno_store::Body;
+use serde_json::{Value, json};
 
-use super::{Guarantees, Line, Op, number_of};
-use crate::workspace::{PHONE, SECOND};
+use super::{Call, Guarantees, Line, Op, number_of};
+use crate::process::Process;
+use crate::workspace::{HANG_UP, PHONE, SECOND, TRANSFER};
+
+/// A call that has not ended so long after its transfer was asked for was not transferred.
+const STAYS_AFTER_MS: u64 = 20_000;
 
 /// A call, as its provider has it.
 #[derive(Debug, Default)]
@@ -25,6 +30,10 @@ pub(crate) struct Talk {
     outlives: bool,
     /// One of them has ended it.
     hung_up: bool,
+    /// The provider has transferred it.
+    left: bool,
+    /// How often the live model was told that it was not transferred.
+    stayed: usize,
 }
 
 impl Guarantees {
@@ -76,6 +85,132 @@ impl Guarantees {
         self.talks.entry(run).or_default().completed.insert(response.to_owned());
     }
 
+    /// Keys are to be sent to the line of a caller, for an operation of the call's run.
+    pub(crate) fn keys(&mut self, process: &Process, operation: OperationId, keys: &str) -> Option<Call> {
+        let run = self.run_of(operation)?;
+        self.ask_provider(process, run, operation, json!({ "digits": keys }))
+    }
+
+    /// A call is to be transferred, for the one operation of its run that asks for it now.
+    pub(crate) fn transfer(&mut self, process: &Process, run: RunId) -> Option<Call> {
+        let line = self.runs.get(&run)?;
+        let mut asks = line.ops.iter().filter(|(_, op)| is_transfer(op) && op.started && !op.settled);
+        let (&operation, op) = asks.next()?;
+        if asks.next().is_some() {
+            self.broken(format!("{}: two transfers are under way", line.alias));
+            return None;
+        }
+        // Where it goes says nothing of the call that asks for it: it is one that no transfer was asked for by now.
+        let used: BTreeSet<_> =
+            line.ops.values().filter_map(|op| number_of(op.arguments.as_ref()?)).collect();
+        let known = op.arguments.as_ref().and_then(number_of);
+        let talk = self.talks.get(&run);
+        let mut wanted = talk.into_iter().flat_map(|talk| {
+            let of_it = talk.asked.values().filter(|(tool, ..)| tool == TRANSFER);
+            of_it.filter(|(.., response)| talk.completed.contains(response)).map(|(_, n, _)| *n)
+        });
+        let n = known.or_else(|| wanted.find(|n| !used.contains(n)));
+        self.ask_provider(process, run, operation, json!({ "n": n }))
+    }
+
+    /// The call that a process makes to the provider of a run's call.
+    fn ask_provider(
+        &mut self,
+        process: &Process,
+        run: RunId,
+        operation: OperationId,
+        arguments: Value,
+    ) -> Option<Call> {
+        let op = self.runs.get(&run)?.ops.get(&operation)?;
+        let own = op.intents.iter().rfind(|(_, by)| **by == process.number);
+        let call = Call {
+            process: process.number,
+            run,
+            operation,
+            attempt: own.map_or(0, |(attempt, _)| *attempt),
+            tool: op.tool.clone(),
+            arguments,
+            tenant: String::new(),
+        };
+        Some(self.call(process, call))
+    }
+
+    /// The provider has transferred a call.
+    pub(crate) fn leaves(&mut self, run: RunId) {
+        self.talks.entry(run).or_default().left = true;
+    }
+
+    /// The live model is told that its call was not transferred.
+    pub(crate) fn stays(&mut self, run: RunId) {
+        let heard = self.transfers_heard(run);
+        let (alias, talk) = (self.name(run), self.talks.entry(run).or_default());
+        talk.stayed += 1;
+        self.coverage.count("transfer", "the model is told that it was not made");
+        if talk.stayed > heard.len() {
+            self.broken(format!("{alias}: it is said to stay more often than it was to be transferred"));
+        }
+    }
+
+    /// The agent ends a call: if the live model wants it, a response that was completed asks for it, and no transfer is under way.
+    pub(crate) fn closes(&mut self, run: RunId, reason: &str) {
+        if reason != "the agent hung up" {
+            return;
+        }
+        self.coverage.count("call", "the live model hangs up");
+        let (alias, talk) = (self.name(run), self.talks.entry(run).or_default());
+        let is_it = |(tool, _, response): &(String, i64, String)| {
+            tool == HANG_UP && talk.completed.contains(response)
+        };
+        if !talk.asked.values().any(is_it) {
+            self.broken(format!("{alias}: it is hung up, and no response that was completed asks for it"));
+        }
+        let under_way = |op: &Op| is_transfer(op) && op.started && !op.settled;
+        if self.runs.get(&run).is_some_and(|line| line.ops.values().any(under_way)) {
+            self.broken(format!("{alias}: it is hung up while it is transferred"));
+        }
+    }
+
+    /// When the journal has it that the provider has taken the wish of a transfer, or may have.
+    fn transfers_heard(&self, run: RunId) -> Vec<u64> {
+        let Some(line) = self.runs.get(&run) else { return Vec::new() };
+        let is_heard = |outcome: &Outcome| match outcome {
+            Outcome::Failed(failure) => failure.code == FailureCode::Indeterminate,
+            _ => true,
+        };
+        let heard = line.records.iter().filter(|record| match &record.body {
+            Body::Resolved { outcome, .. } => {
+                let op = record.operation.and_then(|id| line.ops.get(&id));
+                op.is_some_and(is_transfer) && is_heard(outcome)
+            }
+            _ => false,
+        });
+        heard.map(|record| record.at.as_millis()).collect()
+    }
+
+    /// A call is over, and its run is said to have ended so: that it was transferred is said where that may be, and always where the
+    /// call has left soon enough.
+    pub(crate) fn ended_so(&mut self, run: RunId, is_transferred: bool) {
+        let (alias, heard) = (self.name(run), self.transfers_heard(run));
+        let has_left = self.talks.get(&run).is_some_and(|talk| talk.left);
+        let is_end = |news: &[LiveNews]| news.iter().any(|one| matches!(one, LiveNews::Ended { .. }));
+        let ended = self.runs.get(&run).and_then(|line| {
+            let mut ends = line.records.iter();
+            ends.find(|record| matches!(&record.body, Body::Conversed { news } if is_end(news)))
+        });
+        let ended = ended.map_or(u64::MAX, |record| record.at.as_millis());
+        let is_soon = heard.last().is_some_and(|heard| ended < heard + STAYS_AFTER_MS);
+        if is_transferred {
+            self.coverage.count("transfer", "the run says that it was made");
+        }
+        if is_transferred && heard.is_empty() {
+            self.broken(format!(
+                "{alias} says that its call was transferred, and no provider was asked for it"
+            ));
+        } else if !is_transferred && has_left && is_soon {
+            self.broken(format!("{alias} does not say that its call was transferred"));
+        }
+    }
+
     /// A call of a tool gets its output: there is one, of a call that was asked.
     pub(crate) fn output(&mut self, run: RunId, call_id: &str, command: OperationId) {
         let alias = self.name(run);
@@ -125,8 +260,13 @@ impl Guarantees {
             .filter(|call_id| !talk.withdrawn.contains(*call_id) && !talk.outputs.contains_key(*call_id))
             .cloned()
             .collect();
+        let stayed = talk.stayed;
         for call_id in missing {
             self.broken(format!("{alias}: `{call_id}` has no output"));
+        }
+        // One that is asked for while the model is not told yet of the one before is refused, so that each has its own word.
+        if stayed < self.transfers_heard(run).len() {
+            self.broken(format!("{alias}: nobody says that it was not transferred"));
         }
     }
 
@@ -148,6 +288,11 @@ impl Guarantees {
         };
         !talk.asked.values().any(is_it)
     }
+}
+
+/// Says whether an operation asks for a transfer: it is a part of the document that does.
+fn is_transfer(op: &Op) -> bool {
+    op.above.is_some() && op.tool.as_deref() == Some(TRANSFER)
 }
 
 /// All that a step has asked for has its outcome.

@@ -7,16 +7,19 @@ use std::time::Duration;
 use dalsegno_core::{
     AgentRequest, AgentState, CommandKind, LiveCommand, LiveNews, OperationId, RunId, Surface,
 };
-use dalsegno_runtime::{Conversation, KeysSent, NotDone, OpenCall, StartOptions, Stay, Switchboard};
+use dalsegno_history::HistoryError;
+use dalsegno_runtime::{
+    Conversation, EngineError, ForkOptions, KeysSent, NotDone, OpenCall, StartOptions, Stay, Switchboard,
+};
 use dalsegno_tools::Transfer;
 use serde_json::json;
 use tokio::sync::{Notify, mpsc, watch};
 
 use super::{Machine, Operator};
+use crate::exchange;
 use crate::process::Process;
 use crate::provider::LiveSession;
 use crate::random::Random;
-use crate::receiver;
 use crate::workspace::{PHONE, TENANTS};
 use crate::world::World;
 
@@ -41,10 +44,19 @@ struct Line {
     session: Arc<Mutex<LiveSession>>,
     /// Told when no process carries it any more.
     left: Arc<Notify>,
+    /// Told when its provider has transferred it.
+    transferred: Arc<Notify>,
     tenant: &'static str,
+    /// It is a fork of another one, which nobody begins again.
+    is_fork: bool,
 }
 
 impl Line {
+    fn new(session: LiveSession, tenant: &'static str, is_fork: bool) -> Self {
+        let session = Arc::new(Mutex::new(session));
+        Self { session, left: Arc::default(), transferred: Arc::default(), tenant, is_fork }
+    }
+
     fn look<T>(&self, look: impl FnOnce(&mut LiveSession) -> T) -> T {
         look(&mut self.session.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -100,10 +112,22 @@ impl Switchboard for Exchange {
 
     fn transfer<'t>(
         &'t self,
-        _: &'t AgentRequest,
+        request: &'t AgentRequest,
         _: &'t Transfer,
     ) -> Pin<Box<dyn Future<Output = Result<(), NotDone>> + Send + 't>> {
-        Box::pin(async { Err(NotDone::Refused("no call here is transferred".to_owned())) })
+        let line = self.lines.of(request);
+        Box::pin(async move {
+            let line = line.filter(|line| line.look(|session| !session.over));
+            let found = line.and_then(|line| Some((line.look(|session| session.run)?, line)));
+            let Some((run, line)) = found else {
+                return Err(NotDone::Failed("there is no such call".to_owned()));
+            };
+            let leaves = move |world: &World| {
+                line.look(|session| session.leave(world));
+                line.transferred.notify_one();
+            };
+            exchange::transfer(&self.world, &self.process, run, leaves).await
+        })
     }
 
     fn send_keys<'t>(
@@ -112,7 +136,7 @@ impl Switchboard for Exchange {
         operation: OperationId,
         keys: &'t str,
     ) -> Pin<Box<dyn Future<Output = Result<KeysSent, NotDone>> + Send + 't>> {
-        Box::pin(receiver::send_keys(&self.world, &self.process, operation, keys))
+        Box::pin(exchange::send_keys(&self.world, &self.process, operation, keys))
     }
 }
 
@@ -123,7 +147,8 @@ impl Operator {
             return;
         }
         let mut random = Random::new(self.world.seed, &format!("call at {number}"));
-        if self.lines.all().len() < CALLS && random.chance(200) {
+        let calls = self.lines.all().iter().filter(|line| !line.is_fork).count();
+        if calls < CALLS && random.chance(200) {
             self.begin_call(&mut random);
         }
         self.carry_calls(&mut random).await;
@@ -132,8 +157,7 @@ impl Operator {
     /// A caller rings.
     fn begin_call(&mut self, random: &mut Random) {
         let session = LiveSession::new(self.world.seed, self.lines.all().len() + 1);
-        let session = Arc::new(Mutex::new(session));
-        let line = Line { session, left: Arc::default(), tenant: random.pick(&TENANTS) };
+        let line = Line::new(session, random.pick(&TENANTS), false);
         self.lines.add(line.clone());
         tokio::spawn(alone(Arc::clone(&self.world), line));
     }
@@ -143,6 +167,11 @@ impl Operator {
             let run = line.look(|session| session.run);
             if self.world.judge(|guarantees| run.is_some_and(|run| guarantees.has_ended(run))) {
                 line.look(|session| session.over = true);
+            }
+            if line.is_fork {
+                // Nobody speaks in it any more, once its process has gone.
+                line.look(|session| session.over |= !session.carried);
+                continue;
             }
             let waits = line.look(|session| !session.carried && !session.over);
             // Workers take over what continues without a process; now and then the operator is quicker.
@@ -179,6 +208,30 @@ impl Operator {
         };
         let Some(Ok(Some(Conversation { handle, news, commands, stay }))) = call else { return };
         let run = handle.run();
+        self.follow(machine, handle);
+        let (world, process) = (Arc::clone(&self.world), Arc::clone(&machine.process));
+        Attached { world, process, line }.carry(run, Ends { news, commands, stay });
+    }
+
+    /// Forks a call: the new one is carried by the same process.
+    pub(super) async fn fork_call(&mut self, machine: &Machine, run: RunId, options: ForkOptions) {
+        let forked = async {
+            match machine.engine.fork_call(run, Surface::Script, options).await {
+                // A step at which it ends is none that it could continue from.
+                Err(EngineError::History(HistoryError::Fork { message, .. }))
+                    if message.contains("is over") =>
+                {
+                    Ok(None)
+                }
+                forked => forked.map(Some),
+            }
+        };
+        let Some(Ok(Some(call))) = self.ask(machine, forked).await else { return };
+        self.world.count("call", "is forked");
+        let Conversation { handle, news, commands, stay } = call;
+        let (run, number) = (handle.run(), self.lines.all().len() + 1);
+        let line = Line::new(LiveSession::of_fork(self.world.seed, number, run), TENANTS[0], true);
+        self.lines.add(line.clone());
         self.follow(machine, handle);
         let (world, process) = (Arc::clone(&self.world), Arc::clone(&machine.process));
         Attached { world, process, line }.carry(run, Ends { news, commands, stay });
@@ -300,6 +353,7 @@ impl Attached {
                         leaves_at = leaves_at.or(Some(tokio::time::Instant::now() + LEAVING));
                     }
                 }
+                () = self.line.transferred.notified() => {}
                 () = tokio::time::sleep(pause) => {
                     if !process.is_frozen() {
                         let _ = self.mine(turn, |session| session.go_on(world));

@@ -8,7 +8,7 @@ use dalsegno_secrets::{Put, Secret, SecretStore as _};
 use dalsegno_store::{Archive, Body, GcOptions, MemoryStore, RunFilter, RunSummary, Store, digest_bytes};
 
 use super::Operator;
-use crate::workspace::{PHONE, SECRET};
+use crate::workspace::SECRET;
 
 impl Operator {
     /// Puts the secret that the endpoints want, or takes it away.
@@ -77,12 +77,17 @@ impl Operator {
     /// Forks a run at some step.
     pub(super) async fn fork_one(&mut self) {
         let erased = self.world.judge(|guarantees| guarantees.all_that_rest_on_erased());
-        let fits = |run: &RunSummary| !erased.contains(&run.run) && run.agent.as_str() != PHONE;
-        let Some(run) = self.pick_any(fits).await else { return };
+        let Some(run) = self.pick_any(|run| !erased.contains(&run.run)).await else { return };
         let Some(machine) = self.machine() else { return };
-        let steps = match self.reader.inspect(run, None).await {
-            Ok(inspection) => inspection.state.step(),
-            Err(error) => return self.broken(format!("run {run} cannot be inspected: {error}")),
+        // A call is forked before one of its turns.
+        let is_call = self.world.judge(|guarantees| guarantees.is_call(run));
+        let places = match is_call {
+            true => self.reader.turns(run).await.map(|turns| turns.len() as u64),
+            false => self.reader.inspect(run, None).await.map(|inspection| inspection.state.step()),
+        };
+        let steps = match places {
+            Ok(steps) => steps,
+            Err(error) => return self.broken(format!("run {run} cannot be read: {error}")),
         };
         if steps == 0 || self.world.judge(|guarantees| guarantees.forks()) > 3 {
             return;
@@ -91,6 +96,9 @@ impl Operator {
         let at = 1 + self.random.below(usize::try_from(steps).unwrap_or(1)) as u64;
         self.note(&machine, &format!("forks at step {at}"), run);
         let options = ForkOptions { at: Some(at), ..ForkOptions::default() };
+        if is_call {
+            return self.fork_call(&machine, run, options).await;
+        }
         if let Some(Ok(handle)) = self.ask(&machine, machine.engine.fork(run, options)).await {
             self.follow(&machine, handle);
         }

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use dalsegno_history::gates;
 use dalsegno_store::{AppendError, CreateError, Created, NewRecord, NewRun, StorageError};
 use tokio::time::Instant;
 
@@ -42,6 +43,7 @@ impl Driver {
         consumed: Vec<u64>,
     ) -> Result<Vec<u64>, RunFailure> {
         let first = self.lease.next_seq();
+        self.lease.waits_for(gates(self.machine.state()));
         let mut repeated = Repeated::new();
         loop {
             let appended = self.store.append_with(&mut self.lease, records.clone(), consumed.clone()).await;

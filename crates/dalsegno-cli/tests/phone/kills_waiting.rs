@@ -1,0 +1,118 @@
+//! Processes die while a call waits for a person, and while it is transferred.
+
+use dalsegno_testkit::{LiveAnswer, LiveStage};
+use serde_json::json;
+
+use crate::kills::{is_followed, kills};
+use crate::transfers::{targets, to, world_on};
+use crate::world::{SURFACES, Served, World};
+
+const CALL: &str = "rtc_1";
+
+/// A moment of a call, and whether somebody has said yes before.
+type Moment = (&'static str, bool, fn(&World) -> bool);
+
+/// The moments at which a process is killed.
+const MOMENTS: [Moment; 5] = [
+    ("a keyed tool waits for a yes", false, |world| waits(world)),
+    ("somebody has said yes", true, |_| true),
+    ("the keyed tool took place", true, |world| !world.effects("book").is_empty()),
+    ("a transfer was asked for", true, |world| world.call(CALL).calls().len() > 1),
+    ("the provider was asked to transfer the call", true, |world| !targets(world).is_empty()),
+];
+
+/// From this moment on the caller has asked for somebody else.
+const TRANSFERRED: usize = 3;
+
+/// A booking that somebody must agree to, and a transfer.
+fn evening() -> Vec<LiveAnswer> {
+    vec![
+        LiveAnswer::says("Good evening."),
+        LiveAnswer { text: "I ask for it.".into(), ..LiveAnswer::asks("book", &json!({ "q": "eight" })) },
+        LiveAnswer::says("Somebody looks at it."),
+        LiveAnswer::says("It is booked."),
+        LiveAnswer { text: "I transfer you.".into(), ..to("sales") },
+        LiveAnswer::says("One moment."),
+    ]
+}
+
+/// Says whether the run waits for a person.
+fn waits(world: &World) -> bool {
+    world.runs()[0]["waiting"] == json!(["approval"])
+}
+
+fn until(world: &World, what: &str, is_so: impl Fn(&World) -> bool) {
+    let begun = std::time::Instant::now();
+    while !is_so(world) {
+        assert!(begun.elapsed() < crate::world::PATIENCE, "{what}: {:#?}", world.runs());
+        std::thread::yield_now();
+    }
+}
+
+/// Somebody says yes. A process that dies has kept it, or was not told.
+fn agree(world: &World) {
+    let waits = &world.workspace.json(&["show", "last"])["waiting_for"][0];
+    world.workspace.succeed(&["resume", "last", "--approve", "--shown", waits["shown"].as_str().unwrap()]);
+}
+
+#[test]
+fn a_process_that_is_killed_while_a_person_is_asked_or_a_transfer_is_made_doubles_neither() {
+    let mut slowest = std::time::Duration::ZERO;
+    for number in 0..kills(MOMENTS.len()) {
+        let surface = SURFACES[number % SURFACES.len()];
+        let place = number % MOMENTS.len();
+        let (name, is_agreed, moment) = MOMENTS[place];
+        let name = format!("{surface}: {name}");
+        let world = world_on(surface, "\"+33140000001\"", false);
+        world.edit("agents/desk.toml", "\"transfer.*\"]", "\"transfer.*\"]\napprove = [\"book\"]");
+        let first = Served::start(&world.workspace);
+        assert_eq!(first.deliver(&world.rings(CALL, evening())).unwrap().0, 200);
+        world.until_call(CALL, |call| call.words().contains(&"Good evening."));
+        world.live.says(CALL, "A table for two, please.");
+        until(&world, &name, waits);
+        if is_agreed {
+            agree(&world);
+        }
+        if place >= TRANSFERRED {
+            world.until_call(CALL, |call| call.words().contains(&"It is booked."));
+            world.live.says(CALL, "Sales, please.");
+        }
+        until(&world, &name, moment);
+        // Beyond the first round the process dies a little later each time.
+        for _ in 0..(number / MOMENTS.len()) * 200 {
+            std::thread::yield_now();
+        }
+        let (_second, silence) = is_followed(&world, first, CALL);
+        eprintln!("{name}: attached {silence:?} after the kill");
+        slowest = slowest.max(silence.unwrap_or_default());
+        if !is_agreed {
+            until(&world, &name, waits);
+            assert_eq!(world.effects("book").len(), 0, "{name}: nobody has said yes");
+            agree(&world);
+        }
+        world.until_effects("book", 1);
+        let is_over = |stage| stage == LiveStage::Gone;
+        if place < TRANSFERRED {
+            world.until_call(CALL, |call| call.words().contains(&"It is booked."));
+        } else {
+            // It is not known whether it is made, where the process died between the journal and the provider.
+            world.live.says(CALL, "Are you still there?");
+            world.until_call(CALL, |call| {
+                is_over(call.stage)
+                    || call.words().last().is_some_and(|words| *words != "Are you still there?")
+            });
+        }
+        world.live.hangs_up(CALL);
+        let runs = world.until_over();
+        assert_eq!((runs.len(), &runs[0]["status"]), (1, &json!("completed")), "{name}");
+        assert_eq!(world.effects("book").len(), 1, "{name}");
+        assert!(targets(&world).len() <= 1, "{name}: {:?}", targets(&world));
+        let shown = world.workspace.succeed(&["show", "last"]);
+        if !targets(&world).is_empty() {
+            assert!(shown.contains("the call was transferred"), "{name}: {shown}");
+        }
+        world.holds(CALL);
+        world.replays(&runs[0]);
+    }
+    eprintln!("slowest: attached {slowest:?} after the kill");
+}
