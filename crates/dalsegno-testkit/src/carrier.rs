@@ -86,15 +86,27 @@ impl std::fmt::Debug for Samples {
 }
 
 impl CarrierCall {
+    /// How many milliseconds of a recording the caller heard, from its beginning on and without a gap.
+    pub fn heard_of(&self, recording: &[u8]) -> u64 {
+        let begin = &recording[..recording.len().min(RECOGNISED)];
+        let Some(place) = self.sound.0.windows(begin.len()).position(|part| part == begin) else { return 0 };
+        let same = self.sound.0[place..].iter().zip(recording).take_while(|(heard, made)| heard == made);
+        (same.count() / A_MS) as u64
+    }
+
     /// What the caller heard.
     pub fn heard(&self) -> String {
         text(&self.sound.0, AGENT_MS)
     }
 }
 
+/// How many samples of a recording tell it from others: a fifth of a second.
+const RECOGNISED: usize = 200 * A_MS;
+
 /// What a caller does.
 enum Does {
     Says(String),
+    Makes(Vec<u8>),
     Presses(char),
     HangsUp,
     /// The socket is lost, and the call is not.
@@ -172,6 +184,11 @@ impl Carrier {
     /// The caller says something.
     pub fn says(&self, call: &str, text: &str) {
         self.does(call, Does::Says(text.to_owned()));
+    }
+
+    /// The caller makes this sound, 8,000 µ-law samples a second.
+    pub fn makes(&self, call: &str, sound: &[u8]) {
+        self.does(call, Does::Makes(sound.to_vec()));
     }
 
     /// The caller presses a key.
@@ -404,6 +421,7 @@ impl Task {
                 },
                 does = self.done.recv() => match does {
                     Some(Does::Says(text)) => self.says.extend(speech(&text, CALLER_MS)),
+                    Some(Does::Makes(sound)) => self.says.extend(sound),
                     Some(Does::Presses(key)) => {
                         send(&mut socket, json!({ "event": "dtmf", "streamSid": stream, "sequenceNumber": "5",
                             "dtmf": { "track": "inbound_track", "digit": key.to_string() } })).await?;

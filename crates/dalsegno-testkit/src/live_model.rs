@@ -251,6 +251,24 @@ struct Shared {
     keys: Mutex<LiveKeys>,
     /// What callers do by themselves.
     callers: caller::Callers,
+    /// Words that are known as they are spoken.
+    recordings: Mutex<Vec<Recording>>,
+}
+
+/// Words, and the sound of somebody who speaks them.
+#[derive(Debug, Clone)]
+struct Recording {
+    words: String,
+    sound: Arc<[u8]>,
+}
+
+impl Recording {
+    /// Says whether its middle is in some sound, sample by sample.
+    fn is_in(&self, sound: &[u8]) -> bool {
+        let third = self.sound.len() / 3;
+        let middle = &self.sound[third..self.sound.len() - third];
+        !middle.is_empty() && sound.windows(middle.len()).any(|part| part == middle)
+    }
 }
 
 impl Shared {
@@ -270,6 +288,16 @@ impl Shared {
             self.book().refused += 1;
         }
         is_known
+    }
+
+    fn recordings(&self) -> MutexGuard<'_, Vec<Recording>> {
+        self.recordings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The sound of these words, if there is a recording of them.
+    fn recording_of(&self, words: &str) -> Option<Arc<[u8]>> {
+        let recordings = self.recordings();
+        recordings.iter().find(|one| one.words == words).map(|one| Arc::clone(&one.sound))
     }
 
     fn next_answer(&self) -> Option<LiveAnswer> {
@@ -331,6 +359,12 @@ impl LiveModel {
     /// It has these answers besides, once it has given those that it has.
     pub fn answers(&self, answers: impl IntoIterator<Item = LiveAnswer>) {
         self.shared.answers.lock().unwrap_or_else(PoisonError::into_inner).extend(answers);
+    }
+
+    /// Has these words spoken like this, 8,000 µ-law samples a second, in sessions whose sound comes over their socket: it says them so,
+    /// and understands a caller who says them so, if no sample of the middle third was changed.
+    pub fn knows(&self, words: &str, sound: &[u8]) {
+        self.shared.recordings().push(Recording { words: words.to_owned(), sound: sound.into() });
     }
 
     /// What comes of transfers from here on.

@@ -12,6 +12,7 @@ mod kills_waiting;
 mod media;
 mod media_inputs;
 mod media_kills;
+mod speech;
 #[path = "../cli/support.rs"]
 #[allow(dead_code, unused_macros, unused_imports, reason = "some of it is for other tests")]
 mod support;

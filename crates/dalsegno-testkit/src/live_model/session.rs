@@ -581,7 +581,8 @@ impl Served {
     /// Sends the sound of words, all at once; the item that they are.
     async fn speak(&mut self, response: &str, text: &str) -> Result<String, Error> {
         let item = self.introduce(response).await?;
-        let sound = voice_code::speech(text, AGENT_MS);
+        let recorded = self.shared.recording_of(text);
+        let sound = recorded.map_or_else(|| voice_code::speech(text, AGENT_MS), |sound| sound.to_vec());
         let mut is_wide = false;
         if let Some(own) = &mut self.sound {
             own.made.insert(item.clone(), (sound.len() / voice_code::A_MS) as u64);
@@ -602,7 +603,8 @@ impl Served {
     async fn listen(&mut self, audio: &str) -> Goes {
         let Ok(sound) = BASE64.decode(audio.as_bytes()) else { return Ok(true) };
         let Some(own) = &mut self.sound else { return Ok(true) };
-        for heard in own.hear(&sound) {
+        let heard = own.hear(&sound, &self.shared.recordings());
+        for heard in heard {
             if !self.heard(heard).await? {
                 return Ok(false);
             }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::Recording;
 use crate::voice_code::{A_MS, is_speech, text};
 
 /// How many milliseconds the live model speaks at a character.
@@ -45,8 +46,8 @@ pub(super) enum Heard {
 }
 
 impl Sound {
-    /// Hears a piece of sound.
-    pub(super) fn hear(&mut self, sound: &[u8]) -> Vec<Heard> {
+    /// Hears a piece of sound. What was said is one of the recordings, or a code.
+    pub(super) fn hear(&mut self, sound: &[u8], recordings: &[Recording]) -> Vec<Heard> {
         self.rest.extend_from_slice(sound);
         let mut heard = Vec::new();
         let whole = self.rest.len() / FRAME * FRAME;
@@ -60,7 +61,9 @@ impl Sound {
             said.extend_from_slice(frame);
             self.quiet = if is_loud { 0 } else { self.quiet + 1 };
             if self.quiet >= QUIET {
-                heard.push(Heard::Ends(text(said, CALLER_MS)));
+                let known = recordings.iter().find(|recording| recording.is_in(said));
+                let words = known.map_or_else(|| text(said, CALLER_MS), |known| known.words.clone());
+                heard.push(Heard::Ends(words));
                 (self.said, self.quiet) = (None, 0);
             }
         }
