@@ -9,7 +9,7 @@ use dalsegno_testkit::{Counts, Coverage, Faults, Report, Simulation, VirtualCloc
 const SEEDS: u64 = 70;
 
 /// Histories besides, in which something happens that is rare: a person agrees to a note of a fork that is from no trusted source.
-const RARE: [u64; 1] = [112];
+const RARE: [u64; 1] = [96];
 
 /// Histories that are made a second time: they must be the same.
 const AGAIN: u64 = 6;
