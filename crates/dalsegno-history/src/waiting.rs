@@ -61,26 +61,27 @@ impl WaitingOperation {
     }
 }
 
-/// What the operations of a run wait for that wait for an answer.
-pub fn gates(state: &AgentState) -> impl Iterator<Item = Waiting> {
+/// The operations that wait at a gate.
+fn at_gates(state: &AgentState) -> impl Iterator<Item = (&Operation, &Gate)> {
     let open = state.pending().iter().filter(|pending| pending.outcome.is_none());
     open.filter_map(|pending| match &pending.operation.gate {
-        GateState::Waiting(gate) => Some(Waiting::at(gate)),
+        GateState::Waiting(gate) => Some((&pending.operation, gate)),
         GateState::Open | GateState::Answered => None,
     })
 }
 
+/// What the operations of a run wait for that wait for an answer.
+pub fn gates(state: &AgentState) -> impl Iterator<Item = Waiting> {
+    at_gates(state).map(|(_, gate)| Waiting::at(gate))
+}
+
 /// The operations that wait for an answer.
 pub fn waiting(run: RunId, state: &AgentState) -> Vec<WaitingOperation> {
-    let pending = state.pending().iter().filter(|pending| pending.outcome.is_none());
-    let waiting = pending.filter_map(|pending| match &pending.operation.gate {
-        GateState::Waiting(gate) => {
-            let rule = rule(state, &pending.operation);
-            Some(WaitingOperation { rule, ..waits_at(run, &pending.operation, gate) })
-        }
-        GateState::Open | GateState::Answered => None,
-    });
-    waiting.collect()
+    let waits = |(operation, gate)| WaitingOperation {
+        rule: rule(state, operation),
+        ..waits_at(run, operation, gate)
+    };
+    at_gates(state).map(waits).collect()
 }
 
 /// The rule by which a call waits for an approval: the core noted one decision for each such call, in their order.

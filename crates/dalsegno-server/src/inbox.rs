@@ -7,7 +7,7 @@ use axum::http::Uri;
 use axum::response::Response;
 use dalsegno_access::{Access, Scope};
 use dalsegno_history::{Journal, WaitingOperation};
-use dalsegno_store::{RunFilter, RunStatus, RunSummary, Waiting as Kind};
+use dalsegno_store::{RunFilter, RunSummary, Waiting as Kind};
 use dalsegno_wire::Waiting;
 use dalsegno_wire::schema;
 use serde::{Deserialize, Serialize};
@@ -60,8 +60,8 @@ pub(crate) fn routes() -> Vec<Route> {
 
 /// Lists what waits for people, over all runs.
 ///
-/// The first page begins with what runs wait for that are performed now, such as calls with a caller on the line. Then comes that of
-/// suspended runs, the newest run first. A page has what so many suspended runs wait for.
+/// That of the newest run first, also of runs that are performed meanwhile, such as calls with a caller on the line, and of ended runs
+/// of which an effect is in doubt. A page has what so many runs wait for.
 #[utoipa::path(
     get,
     path = "/v1/inbox",
@@ -101,32 +101,19 @@ pub(crate) async fn find(
     let nothing = || Ok(Page { items: Vec::new(), next: None });
     let Some(tenant) = tenant_filter(access, tenant) else { return nothing() };
     let Ok(agent) = agent.map(|agent| agent.parse()).transpose() else { return nothing() };
-    let is_first = cursor.is_none();
     let filter = RunFilter {
         agent,
         tenant,
+        waiting: kind,
+        // Without a kind: of those that wait for a time or another run there is no entry.
+        waits: kind.is_none(),
         foreign: Some(false),
         after: begin(shared, access, &list, cursor).await?,
         limit: limit + 1,
         ..RunFilter::default()
     };
-    // Of suspended runs without a kind, those that wait for a time have no entry.
-    let status = kind.is_none().then_some(RunStatus::Suspended);
-    let suspended = RunFilter { waiting: kind, status, ..filter.clone() };
-    let mut found = shared.journal().runs(&suspended).await?;
+    let mut found = shared.journal().runs(&filter).await?;
     let next = cut(&list, &mut found, limit);
-    if is_first && kind.is_none() {
-        let mut performed: Vec<RunSummary> = Vec::new();
-        for kind in [Kind::Approval, Kind::Input, Kind::InDoubt, Kind::Secret] {
-            let status = Some(RunStatus::Running);
-            let of_kind = RunFilter { waiting: Some(kind), status, limit, ..filter.clone() };
-            let runs = shared.journal().runs(&of_kind).await?;
-            let is_known = |run: &RunSummary| performed.iter().any(|known| known.run == run.run);
-            let new: Vec<RunSummary> = runs.into_iter().filter(|run| !is_known(run)).collect();
-            performed.extend(new);
-        }
-        found.splice(0..0, performed);
-    }
     if found.is_empty() {
         return nothing();
     }

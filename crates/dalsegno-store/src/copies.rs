@@ -35,7 +35,8 @@ impl Copies {
         else {
             return Err(Damage { run, seq: 0, what: Flaw::NotStarted, intact: 0 }.into());
         };
-        Ok(Self::begun(*at, started).after(records.iter().map(|record| &record.body), last.at))
+        let bodies = records.iter().map(|record| &record.body);
+        Ok(Self::begun(*at, started).after(bodies, WaitingSet::EMPTY, last.at))
     }
 
     /// Those of a run that has only begun.
@@ -53,12 +54,18 @@ impl Copies {
         }
     }
 
-    /// The same after more bodies, the last of which came at this time. An end is final, whatever comes after it.
+    /// The same after more bodies, the last of which came at this time. If the run is running after them, it waits for this. An end is
+    /// final, whatever comes after it.
     #[must_use]
-    pub(crate) fn after<'a>(self, bodies: impl IntoIterator<Item = &'a Body>, updated_at: Timestamp) -> Self {
+    pub(crate) fn after<'a>(
+        self,
+        bodies: impl IntoIterator<Item = &'a Body>,
+        waiting: WaitingSet,
+        updated_at: Timestamp,
+    ) -> Self {
         let progress = match self.progress.status.is_end() {
             true => self.progress.with_late(bodies),
-            false => Progress::of(bodies).unwrap_or(self.progress),
+            false => Progress::of(bodies).map_or(self.progress, |progress| progress.awaiting(waiting)),
         };
         Self { updated_at, progress, ..self }
     }
@@ -74,6 +81,7 @@ impl Copies {
         let waiting = self.progress.waiting;
         match progress.status {
             RunStatus::Running if last.first().is_none_or(|record| record.seq > 0) => true,
+            RunStatus::Running if waiting == WaitingSet::EMPTY => true,
             RunStatus::Running => waiting.is_within(WaitingSet::at_gates(last)),
             _ => waiting == progress.waiting,
         }

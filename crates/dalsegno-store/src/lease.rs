@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use dalsegno_core::RunId;
 
 use crate::bytes::Link;
+use crate::chain::Head;
 use crate::owner::OwnerId;
 use crate::run::RunStatus;
 use crate::waiting::{Waiting, WaitingSet};
@@ -32,6 +33,13 @@ pub struct Lease {
 }
 
 impl Lease {
+    /// That of a run which its owner has from here on: what follows the head is written under this epoch.
+    pub(crate) fn new(run: RunId, epoch: u64, owner: OwnerId, head: Head, row: i64, holds: &Holds) -> Self {
+        let Head { next_seq, link: head } = head;
+        let (tells, waiting, _hold) = (None, WaitingSet::EMPTY, holds.hold(run, epoch));
+        Self { run, epoch, owner, next_seq, head, tells, waiting, row, _hold }
+    }
+
     /// The run.
     pub const fn run(&self) -> RunId {
         self.run

@@ -29,16 +29,15 @@ use crate::lease::{Holds, Lease};
 use crate::origin::Foreign;
 use crate::owner::{Owner, OwnerId};
 use crate::page::Page;
-use crate::record::{Body, NewRecord, Record, RecordKind};
+use crate::record::{NewRecord, Record, RecordKind};
 use crate::run::{
-    Change, Created, Existing, FOUND_MAX, NewRun, Progress, RunFilter, RunStatus, RunSummary, Snapshot,
+    Change, Created, Existing, FOUND_MAX, NewRun, Progress, RunFilter, RunStatus, RunSummary, Snapshot, asks,
     check_files, prefix_range,
 };
 use crate::shares::Turn;
 use crate::snapshot::StoredSnapshot;
 use crate::spending::{Allowance, ReserveError, reserved, settled};
 use crate::store::Store;
-use crate::waiting::WaitingSet;
 
 /// Files by the numbers of the records that use them.
 type Files = BTreeMap<u64, BTreeSet<Digest>>;
@@ -129,24 +128,12 @@ impl MemoryStore {
         look(entry)?;
         entry.epoch += 1;
         let adopted = entry.owner.replace(owner.id()).filter(|by| *by != owner.id());
-        let Head { next_seq, link: head } = entry.head();
-        let epoch = entry.epoch;
+        let (head, epoch) = (entry.head(), entry.epoch);
         drop(shelf);
         if let Some(dead) = adopted {
             owner.bury(dead);
         }
-        let _hold = self.holds.hold(run, epoch);
-        Ok(Lease {
-            run,
-            epoch,
-            owner: owner.id(),
-            next_seq,
-            head,
-            tells: None,
-            waiting: WaitingSet::EMPTY,
-            row: 0,
-            _hold,
-        })
+        Ok(Lease::new(run, epoch, owner.id(), head, 0, &self.holds))
     }
 
     fn shelf(&self) -> MutexGuard<'_, Shelf> {
@@ -351,24 +338,14 @@ impl Shelf {
             files,
             foreign: None,
         };
-        let Head { next_seq, link: head } = run.head();
+        let head = run.head();
         self.configs.entry(new.config).or_insert(new.config_json);
         for (digest, bytes) in new.blobs {
             self.blobs.entry(digest).or_insert(bytes);
         }
         self.keep_files(&new.records);
         self.insert(new.run, run);
-        Ok(Created::New(Lease {
-            run: new.run,
-            epoch: 1,
-            owner,
-            next_seq,
-            head,
-            tells: None,
-            waiting: WaitingSet::EMPTY,
-            row: 0,
-            _hold: holds.hold(new.run, 1),
-        }))
+        Ok(Created::New(Lease::new(new.run, 1, owner, head, 0, holds)))
     }
 
     /// Keeps the files that come with records.
@@ -407,12 +384,9 @@ impl Shelf {
         }
         let updated_at = records.last().map_or(run.copies.updated_at, |record| record.at);
         let before = run.copies.progress;
-        run.copies = run.copies.clone().after(records.iter().map(|record| &record.body), updated_at);
-        if !records.is_empty() {
-            run.copies.progress = run.copies.progress.awaiting(lease.waiting);
-        }
-        let asks = records.iter().any(|record| matches!(record.body, Body::Waiting { .. }));
-        if asks || run.copies.progress != before {
+        let bodies = records.iter().map(|record| &record.body);
+        run.copies = run.copies.clone().after(bodies, lease.waiting, updated_at);
+        if asks(records) || run.copies.progress != before {
             self.changes += 1;
             run.changed = self.changes;
         }

@@ -104,7 +104,8 @@ impl NewRun {
     /// What the run's entry repeats of its first records.
     pub(crate) fn copies(&self, started_at: Timestamp, started: &Started) -> Copies {
         let updated_at = self.records.last().map_or(started_at, |record| record.at);
-        Copies::begun(started_at, started).after(self.records.iter().map(|record| &record.body), updated_at)
+        let bodies = self.records.iter().map(|record| &record.body);
+        Copies::begun(started_at, started).after(bodies, WaitingSet::EMPTY, updated_at)
     }
 
     /// Checks that the run goes on from another one with these copies, whose last record says so.
@@ -338,6 +339,11 @@ impl Progress {
     }
 }
 
+/// Says whether a person is asked something in these records.
+pub(crate) fn asks(records: &[NewRecord]) -> bool {
+    records.iter().any(|record| matches!(record.body, Body::Waiting { .. }))
+}
+
 /// What an ended run waits for after these bodies; none when they say nothing about it.
 pub(crate) fn late<'a>(bodies: impl IntoIterator<Item = &'a Body>) -> Option<WaitingSet> {
     let open = bodies.into_iter().filter_map(|body| match body {
@@ -384,7 +390,7 @@ pub struct RunSummary {
     pub foreign: Option<Foreign>,
 }
 
-/// The latest change of a run's status: it began, was suspended, went on, ended, asks somebody something, or waits for something else.
+/// The latest change of a run's status: it began, was suspended, went on, ended, asks a person something, or waits for something else.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Change {
     /// Its number: higher than that of every change before it in the journal.
@@ -412,6 +418,9 @@ pub struct RunFilter {
     pub roots_only: bool,
     /// Only those that wait for this, among others. Found by an index.
     pub waiting: Option<Waiting>,
+    /// Only those that wait for something: suspended ones, running ones that wait for a person, and ended ones of which an effect is in
+    /// doubt.
+    pub waits: bool,
     /// Only foreign runs, or only this journal's own.
     pub foreign: Option<bool>,
     /// Only runs that the next one of their session can follow: they have ended, were not abandoned, and have all of their
@@ -440,6 +449,7 @@ impl RunFilter {
             && self.parent.is_none_or(|parent| run.parent == Some(parent))
             && (!self.roots_only || run.parent.is_none())
             && self.waiting.is_none_or(|kind| run.waiting.contains(&kind))
+            && (!self.waits || run.status == RunStatus::Suspended || !run.waiting.is_empty())
             && self.foreign.is_none_or(|foreign| run.foreign.is_some() == foreign)
             && self.wake_by.is_none_or(|by| run.foreign.is_none() && run.wake_at.is_some_and(|at| at <= by))
             && self.since.is_none_or(|since| run.started_at >= since)
@@ -458,6 +468,7 @@ impl Default for RunFilter {
             parent: None,
             roots_only: false,
             waiting: None,
+            waits: false,
             foreign: None,
             followable: false,
             since: None,

@@ -101,7 +101,7 @@ const CALLS: [&str; 25] = [
 /// What happens in transfers of calls.
 const TRANSFERS: [&str; 5] = [
     "answered",
-    "nobody answers",
+    "the other end does not answer",
     "the call leaves",
     "the model is told that it was not made",
     "the run says that it was made",

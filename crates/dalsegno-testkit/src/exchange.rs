@@ -39,7 +39,7 @@ pub(crate) async fn transfer(
     ask(world, process, "transfer", call, |call, there| {
         let mut random = Random::new(world.seed, &format!("transfer {}", call.operation));
         if random.chance(300) {
-            return world.count("transfer", "nobody answers");
+            return world.count("transfer", "the other end does not answer");
         }
         let (world, pause) = (Arc::clone(world), random.millis(1, LEAVES_WITHIN_MS));
         tokio::spawn(async move {

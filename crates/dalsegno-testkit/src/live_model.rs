@@ -255,7 +255,7 @@ struct Shared {
     recordings: Mutex<Vec<Recording>>,
 }
 
-/// Words, and the sound of somebody who speaks them.
+/// Words, and the sound of a person who speaks them.
 #[derive(Debug, Clone)]
 struct Recording {
     words: String,

@@ -31,8 +31,9 @@ pub(crate) fn kills(moments: usize) -> usize {
     std::env::var("DALSEGNO_PHONE_KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(moments)
 }
 
-/// Kills a process that carries a call, and starts the next one; that, and how long nobody carried the call, unless it is over.
-pub(crate) fn is_followed(world: &World, first: Served, call: &str) -> (Served, Option<Duration>) {
+/// Kills a process that carries a call, and starts the next one. Returns that, and how long no process carried the call; none if the
+/// call is over.
+pub(crate) fn kill_and_follow(world: &World, first: Served, call: &str) -> (Served, Option<Duration>) {
     first.kill();
     let killed = Instant::now();
     let before = world.call(call).attached;
@@ -64,7 +65,7 @@ fn a_process_that_is_killed_at_any_moment_doubles_no_effect_and_another_one_has_
         for _ in 0..(number / MOMENTS.len()) * 200 {
             std::thread::yield_now();
         }
-        let (second, silence) = is_followed(&world, first, call);
+        let (second, silence) = kill_and_follow(&world, first, call);
         eprintln!("{name}: attached {silence:?} after the kill");
         slowest = slowest.max(silence.unwrap_or_default());
         // The provider sends again what it is not sure of.

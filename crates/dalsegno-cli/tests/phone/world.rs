@@ -170,13 +170,18 @@ impl World {
         self.effects.lock().unwrap().get(tool).cloned().unwrap_or_default()
     }
 
-    /// Waits until a tool took place so often.
-    pub(crate) fn until_effects(&self, tool: &str, times: usize) {
+    /// Waits until this is so.
+    pub(crate) fn wait(&self, is_so: impl Fn(&Self) -> bool) {
         let begun = std::time::Instant::now();
-        while self.effects(tool).len() < times {
-            assert!(begun.elapsed() < PATIENCE, "{:?}", self.effects(tool));
+        while !is_so(self) {
+            assert!(begun.elapsed() < PATIENCE, "{:#?}, {:?}", self.runs(), self.effects);
             thread::yield_now();
         }
+    }
+
+    /// Waits until a tool took place so often.
+    pub(crate) fn until_effects(&self, tool: &str, times: usize) {
+        self.wait(|world| world.effects(tool).len() >= times);
         assert_eq!(self.effects(tool).len(), times);
     }
 

@@ -5,7 +5,7 @@ use dalsegno_store::RunStatus;
 use serde_json::{Value, json};
 
 use crate::client::{Answer, Client};
-use crate::world::{WITHOUT_ANSWERS, World};
+use crate::world::{BUSY, WITHOUT_ANSWERS, World, settings};
 
 /// A browser without a screen: it keeps the cookie, and says where its forms come from.
 struct Browser {
@@ -284,6 +284,22 @@ fn hidden(page: &str, name: &str) -> String {
     let (_, rest) =
         page.split_once(&format!("name=\"{name}\" value=\"")).unwrap_or_else(|| panic!("{name}: {page}"));
     rest.split_once('"').unwrap().0.to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_that_asks_a_person_while_it_is_performed_says_so_on_every_page() {
+    let world = World::with_files(settings(), &[("agents/busy.toml", BUSY)]).await;
+    let (browser, acme) = Browser::with_key(&world, "acme", Scope::ALL).await;
+    let run = acme.post("/v1/runs", &json!({ "agent": "busy", "text": "20 EUR" })).await.json();
+    while acme.get("/v1/inbox").await.json()["items"].as_array().unwrap().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    let runs = browser.get("/runs").await.text;
+    assert!(runs.contains("needs approval"), "{runs}");
+    for path in [format!("/runs/{}", run["run_id"].as_str().unwrap()), "/inbox".to_owned()] {
+        let page = browser.get(&path).await.text;
+        assert!(page.contains("bills.pay") && page.contains("Approve"), "{path}: {page}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -146,7 +146,7 @@ async fn an_approval_names_what_was_shown_and_is_recorded_with_its_key() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_run_that_asks_somebody_while_it_is_performed_is_in_the_inbox() {
+async fn a_run_that_asks_a_person_while_it_is_performed_is_in_the_inbox() {
     let world = World::with_files(settings(), &[("agents/busy.toml", BUSY)]).await;
     let acme = world.all("acme");
     let waits = acme.start("pay", "10 EUR").await;

@@ -40,7 +40,7 @@ impl Tool for Pay {
     }
 }
 
-/// Is under way until somebody ends its run.
+/// Is under way until its run ends.
 struct LongRead;
 
 #[async_trait::async_trait]

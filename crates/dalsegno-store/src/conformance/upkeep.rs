@@ -486,15 +486,20 @@ pub async fn running_runs_are_found_by_what_their_process_says_they_wait_for<S: 
         let filter = RunFilter { waiting: Some(kind), ..RunFilter::default() };
         store.runs(&filter).await.unwrap().len()
     };
+    let waits = async || {
+        let filter = RunFilter { waits: true, ..RunFilter::default() };
+        store.runs(&filter).await.unwrap().len()
+    };
     let changes = async || store.changed(0, 9).await.unwrap().last().unwrap().number;
-    let began = changes().await;
+    let (began, waited) = (changes().await, waits().await);
     lease.waits_for([Waiting::Approval]);
     store.append(&mut lease, vec![asks(3, Gate::Approval)]).await.unwrap();
     let summary = store.summary(run).await.unwrap();
     assert_eq!((summary.status, &*summary.waiting), (RunStatus::Running, &[Waiting::Approval][..]));
     assert_eq!((found(Waiting::Approval).await, found(Waiting::Input).await), (1, 0));
+    assert_eq!((waited, waits().await), (0, 1));
     let asked = changes().await;
-    assert!(asked > began, "who follows changes is told that somebody is asked");
+    assert!(asked > began, "who follows changes is told that a person is asked");
     // It stays so while the run does something else, which is no change.
     store.append(&mut lease, vec![note(1)]).await.unwrap();
     assert_eq!((found(Waiting::Approval).await, changes().await), (1, asked));
@@ -508,7 +513,7 @@ pub async fn running_runs_are_found_by_what_their_process_says_they_wait_for<S: 
     assert_eq!(found(Waiting::Approval).await, 1, "of two questions one is answered");
     // A suspension says itself what the run waits for, and so does an end.
     store.append(&mut lease, vec![suspended(22, Some(99))]).await.unwrap();
-    assert_eq!(store.summary(run).await.unwrap().waiting, [Waiting::Timer]);
+    assert_eq!((&*store.summary(run).await.unwrap().waiting, waits().await), (&[Waiting::Timer][..], 1));
     store.append(&mut lease, vec![note(2)]).await.unwrap();
     assert_eq!(store.summary(run).await.unwrap().waiting, [Waiting::Approval]);
     // No more than its records say.
@@ -517,7 +522,7 @@ pub async fn running_runs_are_found_by_what_their_process_says_they_wait_for<S: 
     let error = store.read(run, 0).await.unwrap_err().to_string();
     assert!(error.contains("waiting"), "{error}");
     store.append(&mut lease, vec![completed(30)]).await.unwrap();
-    assert_eq!(store.summary(run).await.unwrap().waiting, []);
+    assert_eq!((store.summary(run).await.unwrap().waiting, waits().await), (Vec::new(), 0));
     assert_eq!(store.read(run, 0).await.unwrap().len(), 9);
 }
 

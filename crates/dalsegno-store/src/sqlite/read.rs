@@ -342,7 +342,7 @@ pub(super) fn last_change(connection: &Connection) -> Result<u64> {
 pub(super) fn runs(connection: &Connection, filter: &RunFilter) -> Result<Vec<RunSummary>> {
     let sql = format!(
         "{SUMMARY} WHERE (?1 IS NULL OR agent = ?1) AND (?2 IS NULL OR status = ?2) AND (?3 IS NULL OR tenant = ?3)
-         AND {} AND {} AND {} AND {} AND {} AND {} AND {} AND {} AND {} ORDER BY id DESC LIMIT ?7",
+         AND {} AND {} AND {} AND {} AND {} AND {} AND {} AND {} AND {} AND {} ORDER BY id DESC LIMIT ?7",
         // Spelled apart, since only a plain comparison can use an index.
         if filter.wake_by.is_some() { "wake_at <= ?4 AND origin IS NULL" } else { "?4 IS NULL" },
         if filter.session.is_some() { "session = ?5" } else { "?5 IS NULL" },
@@ -357,6 +357,7 @@ pub(super) fn runs(connection: &Connection, filter: &RunFilter) -> Result<Vec<Ru
             // As the index says it.
             Some(kind) => format!("waiting & {}", kind as u8),
         },
+        if filter.waits { "(status = 1 OR waiting <> 0)" } else { "TRUE" },
         match filter.foreign {
             None => "TRUE",
             Some(true) => "origin IS NOT NULL",

@@ -14,7 +14,7 @@ use crate::error::{AcquireError, AppendError, BlobError, CreateError, SnapshotEr
 use crate::lease::{Holds, Lease, Tells};
 use crate::origin::Foreign;
 use crate::owner::{Owner, OwnerId};
-use crate::record::{Body, NewRecord};
+use crate::record::NewRecord;
 use crate::run::{self, Created, Existing, Follows, NewRun, Progress, RunStatus};
 use crate::snapshot::StoredSnapshot;
 use crate::waiting::WaitingSet;
@@ -54,18 +54,7 @@ pub(super) fn create(
     let head = Head { next_seq: rows.len() as u64, link };
     let entry = NewEntry { run: new.run, request_digest: new.request_digest, copies: &copies, head, rows };
     let row = insert_run(connection, &entry, Entering::Owned(new.owner))?;
-    let Head { next_seq, link: head } = head;
-    Ok(Created::New(Lease {
-        run: new.run,
-        epoch: 1,
-        owner: new.owner,
-        next_seq,
-        head,
-        tells: None,
-        waiting: WaitingSet::EMPTY,
-        row,
-        _hold: holds.hold(new.run, 1),
-    }))
+    Ok(Created::New(Lease::new(new.run, 1, new.owner, head, row, holds)))
 }
 
 /// Finds the root run that goes on in the session of another one.
@@ -242,7 +231,7 @@ pub(super) struct Append {
     pub(super) files: Vec<PackedFile>,
     pub(super) head: Link,
     pub(super) progress: Option<Progress>,
-    /// Somebody is asked something in them.
+    /// A person is asked something in them.
     pub(super) asks: bool,
     /// What an ended run waits for after them; none when they say nothing about it.
     pub(super) late: Option<WaitingSet>,
@@ -263,7 +252,7 @@ impl Append {
         let progress = progress.map(|progress| progress.awaiting(waiting));
         let late = run::late(records.iter().map(|record| &record.body));
         let rows = Stored::of_records(rows, records);
-        let asks = records.iter().any(|record| matches!(record.body, Body::Waiting { .. }));
+        let asks = run::asks(records);
         let files = pack_files(records.iter().flat_map(|record| &record.files));
         Ok(Self { run, row, epoch, next_seq, rows, files, head, progress, asks, late, consumed, tells })
     }
@@ -319,8 +308,8 @@ fn append_rows(connection: &Connection, append: &Append) -> Result<(), Fault<App
     Ok(())
 }
 
-/// Checks the condition and moves the head in one statement, when the status stays as it is and nobody is asked anything: nearly always. Nothing
-/// that an index covers is written then.
+/// Checks the condition and moves the head in one statement, when the status stays as it is and no person is asked anything: nearly
+/// always. Nothing that an index covers is written then.
 fn move_head(connection: &Connection, append: &Append) -> Result<bool, rusqlite::Error> {
     let stays = match append.progress {
         None if append.late.is_some() => return Ok(false),
@@ -461,7 +450,7 @@ fn take(
             return Err(Fault::Refused(AcquireError::Owned { run, by }));
         }
     }
-    let (row, Head { next_seq, link: head }) = look(connection)?;
+    let (row, head) = look(connection)?;
     let epoch = epoch + 1;
     connection.prepare_cached("UPDATE run SET owner = ?2, epoch = ?3 WHERE id = ?1")?.execute(params![
         row,
@@ -469,18 +458,7 @@ fn take(
         epoch.cast_signed()
     ])?;
     reseal(connection, row)?;
-    let _hold = holds.hold(run, epoch);
-    let lease = Lease {
-        run,
-        epoch,
-        owner: owner.id(),
-        next_seq,
-        head,
-        tells: None,
-        waiting: WaitingSet::EMPTY,
-        row,
-        _hold,
-    };
+    let lease = Lease::new(run, epoch, owner.id(), head, row, holds);
     Ok(Acquired { lease, from: by.filter(|by| *by != owner.id()) })
 }
 

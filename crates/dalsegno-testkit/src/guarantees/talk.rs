@@ -266,7 +266,7 @@ impl Guarantees {
         }
         // One that is asked for while the model is not told yet of the one before is refused, so that each has its own word.
         if stayed < self.transfers_heard(run).len() {
-            self.broken(format!("{alias}: nobody says that it was not transferred"));
+            self.broken(format!("{alias}: the live model is not told that it was not transferred"));
         }
     }
 

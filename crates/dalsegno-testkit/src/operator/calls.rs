@@ -46,15 +46,14 @@ struct Line {
     left: Arc<Notify>,
     /// Told when its provider has transferred it.
     transferred: Arc<Notify>,
-    tenant: &'static str,
-    /// It is a fork of another one, which nobody begins again.
-    is_fork: bool,
+    /// The tenant on whose behalf a process begins it; none for a fork, which has begun.
+    tenant: Option<&'static str>,
 }
 
 impl Line {
-    fn new(session: LiveSession, tenant: &'static str, is_fork: bool) -> Self {
+    fn new(session: LiveSession, tenant: Option<&'static str>) -> Self {
         let session = Arc::new(Mutex::new(session));
-        Self { session, left: Arc::default(), transferred: Arc::default(), tenant, is_fork }
+        Self { session, left: Arc::default(), transferred: Arc::default(), tenant }
     }
 
     fn look<T>(&self, look: impl FnOnce(&mut LiveSession) -> T) -> T {
@@ -147,7 +146,7 @@ impl Operator {
             return;
         }
         let mut random = Random::new(self.world.seed, &format!("call at {number}"));
-        let calls = self.lines.all().iter().filter(|line| !line.is_fork).count();
+        let calls = self.lines.all().iter().filter(|line| line.tenant.is_some()).count();
         if calls < CALLS && random.chance(200) {
             self.begin_call(&mut random);
         }
@@ -157,7 +156,7 @@ impl Operator {
     /// A caller rings.
     fn begin_call(&mut self, random: &mut Random) {
         let session = LiveSession::new(self.world.seed, self.lines.all().len() + 1);
-        let line = Line::new(session, random.pick(&TENANTS), false);
+        let line = Line::new(session, Some(random.pick(&TENANTS)));
         self.lines.add(line.clone());
         tokio::spawn(alone(Arc::clone(&self.world), line));
     }
@@ -168,11 +167,11 @@ impl Operator {
             if self.world.judge(|guarantees| run.is_some_and(|run| guarantees.has_ended(run))) {
                 line.look(|session| session.over = true);
             }
-            if line.is_fork {
-                // Nobody speaks in it any more, once its process has gone.
+            let Some(tenant) = line.tenant else {
+                // There are no words in a fork any more, once its process has gone.
                 line.look(|session| session.over |= !session.carried);
                 continue;
-            }
+            };
             let waits = line.look(|session| !session.carried && !session.over);
             // Workers take over what continues without a process; now and then the operator is quicker.
             let is_called = line.look(|session| run.is_none() || !session.surface.is_answered());
@@ -180,13 +179,13 @@ impl Operator {
                 && (is_called || random.chance(200))
                 && let Some(machine) = self.machine()
             {
-                self.carry(&machine, line).await;
+                self.carry(&machine, line, tenant).await;
             }
         }
     }
 
     /// Lets a process carry a call, if it can.
-    async fn carry(&mut self, machine: &Machine, line: Line) {
+    async fn carry(&mut self, machine: &Machine, line: Line, tenant: &str) {
         let (number, surface, run) = line.look(|session| (session.number, session.surface, session.run));
         self.world.count("call", if run.is_some() { "another process attaches" } else { "begins" });
         self.world.note(&format!("call {number} comes to p{}", machine.process.number));
@@ -196,7 +195,7 @@ impl Operator {
                 self.world.count("surface", &format!("{surface:?}").to_lowercase());
                 let Ok(agent) = PHONE.parse() else { return self.broken(format!("`{PHONE}` is no name")) };
                 let user = json!({ "call": number });
-                let request = AgentRequest { tenant: line.tenant.to_owned(), user, ..AgentRequest::text("") };
+                let request = AgentRequest { tenant: tenant.to_owned(), user, ..AgentRequest::text("") };
                 let options = StartOptions {
                     key: Some(format!("call {number}")),
                     session: Some(format!("call {number}")),
@@ -230,7 +229,7 @@ impl Operator {
         self.world.count("call", "is forked");
         let Conversation { handle, news, commands, stay } = call;
         let (run, number) = (handle.run(), self.lines.all().len() + 1);
-        let line = Line::new(LiveSession::of_fork(self.world.seed, number, run), TENANTS[0], true);
+        let line = Line::new(LiveSession::of_fork(self.world.seed, number, run), None);
         self.lines.add(line.clone());
         self.follow(machine, handle);
         let (world, process) = (Arc::clone(&self.world), Arc::clone(&machine.process));

@@ -27,7 +27,7 @@ const TRANSFER_RETRIES: u32 = 2;
 pub(super) fn exchange() -> Value {
     json!({
         "name": "exchange",
-        "description": "Somebody else on the telephone.",
+        "description": "Transfers of calls.",
         "actions": [{
             "name": "transfer",
             "description": "Transfers the call.",
