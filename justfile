@@ -49,3 +49,7 @@ soak *arguments:
 # Measure every budget in one table.
 budget *arguments:
     cargo xtask budget "$@"
+
+# Measure the server: just serving --only read
+serving *arguments:
+    cargo xtask serving "$@"

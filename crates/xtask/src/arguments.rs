@@ -54,6 +54,10 @@ Commands:
                        same one by clients of others and by the command at a provider of our own, which measures them
   sip                  Call `dalsegno serve` by telephone: `sipp` over SIP, with transfers, refusals, forged headers and
                        20 calls at once; needs `sipp` of the package `sip-tester`
+  serving              Measure `dalsegno serve`: reads, starts, streams, idle and slow clients, kills, and clients that come
+                       back to a long run, beside a bare route and the engine itself; a release build, some minutes
+    --only <ROW>       Only this row; repeat it for several: read, start, stream, idle, slow, kill, again
+    --json             One JSON document instead of the table
   small-model          Compare agents with `dalsegno eval` and a real model of 135 million parameters on this machine: two
                        equal ones, and two that differ; needs x86-64 Linux, and a processor with AVX-512
     --comparisons <N>  So many of each instead of 6
@@ -105,6 +109,8 @@ pub(crate) enum Verb {
     Realtime,
     /// Make calls by telephone over SIP.
     Sip,
+    /// Measure the server, with these arguments.
+    Serving(Vec<OsString>),
     /// Compare agents with a small model, with these arguments.
     SmallModel(Vec<OsString>),
     /// Run the conformance suite of MCP.
@@ -151,6 +157,7 @@ impl Verb {
             Some("crashbench") => return Ok(Self::Crashbench(arguments)),
             Some("wires") => return Ok(Self::Wires(arguments)),
             Some("small-model") => return Ok(Self::SmallModel(arguments)),
+            Some("serving") => return Ok(Self::Serving(arguments)),
             Some("crash") => {
                 let [instants, seed] = numbers("crash", ["--instants", "--seed"], &arguments)?;
                 return Ok(Self::Crash(instants, seed));

@@ -88,6 +88,7 @@ fn dispatch(arguments: Vec<OsString>) -> anyhow::Result<ExitCode> {
         Verb::Wires(arguments) => measure::wires(&arguments)?,
         Verb::Realtime => measure::realtime()?,
         Verb::Sip => measure::sip()?,
+        Verb::Serving(arguments) => measure::serving(&arguments)?,
         Verb::SmallModel(arguments) => measure::small_model(&arguments)?,
         Verb::Soak(arguments) => measure::soak(&arguments)?,
         Verb::Budget(suspended) => measure::budget(suspended)?,

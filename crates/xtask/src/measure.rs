@@ -116,6 +116,20 @@ pub(crate) fn sip() -> anyhow::Result<()> {
     perform(calls.current_dir(root()).arg("--dalsegno").arg(debug.join(program("dalsegno"))))
 }
 
+/// Measures `dalsegno serve`. In the release profile: what is measured is speed and memory.
+///
+/// # Errors
+/// A budget is missed or could not be measured, or something could not be built.
+pub(crate) fn serving(arguments: &[OsString]) -> anyhow::Result<()> {
+    eprintln!("building …");
+    let parts = ["--workspace", "--bin", "dalsegno", "--example", "serving"];
+    perform(cargo().args(["build", "--release", "--locked", "--quiet"]).args(parts))?;
+    let release = target()?.join("release");
+    let mut table = Command::new(release.join("examples").join(program("serving")));
+    table.current_dir(root()).arg("--dalsegno").arg(release.join(program("dalsegno")));
+    perform(table.args(arguments))
+}
+
 /// Evaluates agents with a small model that runs on this machine.
 ///
 /// # Errors
