@@ -106,6 +106,15 @@ pub enum HistoryError {
 }
 
 impl HistoryError {
+    /// What a store says of a run that cannot be read.
+    pub(crate) fn of_read(run: RunId, error: dalsegno_store::ReadError) -> Self {
+        use dalsegno_store::ReadError::{DamagedConfig, UnknownConfig};
+        match error {
+            DamagedConfig { .. } | UnknownConfig { .. } => Self::Config { run, message: error.to_string() },
+            error => Self::Read(error),
+        }
+    }
+
     /// Says whether the journal could not be read for a reason that can pass: another process locks it, the disk is full, or
     /// the disk failed.
     pub fn is_passing(&self) -> bool {

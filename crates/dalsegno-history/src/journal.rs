@@ -169,13 +169,21 @@ impl Journal {
     /// # Errors
     /// When the store cannot be read, or has no configuration with this digest.
     pub async fn config(&self, run: RunId, digest: Digest) -> Result<Arc<AgentConfig>, HistoryError> {
-        let failed = |message: String| HistoryError::Config { run, message };
-        let json = self.store.config(digest).await.map_err(|error| match error {
-            // Nothing is wrong with the configuration.
-            ReadError::Storage(_) => HistoryError::Read(error),
-            error => failed(error.to_string()),
-        })?;
-        self.configs.read(digest, json).map_err(failed)
+        let json = self.store.config(digest).await.map_err(|error| HistoryError::of_read(run, error))?;
+        self.parse_config(run, digest, json)
+    }
+
+    /// The configuration with this digest, which is stored in this form.
+    ///
+    /// # Errors
+    /// When it is none, or does not have this digest.
+    pub(crate) fn parse_config(
+        &self,
+        run: RunId,
+        digest: Digest,
+        json: String,
+    ) -> Result<Arc<AgentConfig>, HistoryError> {
+        self.configs.read(digest, json).map_err(|message| HistoryError::Config { run, message })
     }
 
     /// A run's configuration and its records.

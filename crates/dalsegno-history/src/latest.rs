@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use dalsegno_core::{AgentConfig, AgentResponse, AgentState, RunId};
-use dalsegno_store::{Record, RunSummary};
+use dalsegno_store::{Recent, Record, RunSummary};
 
 use crate::error::HistoryError;
 use crate::fold::{End, FoldError};
@@ -34,9 +34,10 @@ impl Journal {
     /// # Errors
     /// When the run is unknown or its journal is damaged.
     pub async fn latest(&self, run: RunId) -> Result<Latest, HistoryError> {
-        let summary = self.store().summary(run).await?;
-        let config = self.config(run, summary.config).await?;
-        let fold = match self.fold_from_snapshot(run, &config).await {
+        let recent = self.store().recent(run).await.map_err(|error| HistoryError::of_read(run, error))?;
+        let Recent { summary, config, snapshot, records, second } = recent;
+        let config = self.parse_config(run, summary.config, config)?;
+        let fold = match self.fold_recent(run, &config, snapshot, &records).await {
             Ok(fold) => fold,
             // As of where they part, which the whole journal says.
             Err(HistoryError::Fold(FoldError::Diverged { .. })) => {
@@ -44,7 +45,7 @@ impl Journal {
             }
             Err(error) => return Err(error),
         };
-        let second = self.store().page(run, 1, 1).await?.into_records()?.into_iter().next();
+        let second = second.or_else(|| records.into_iter().find(|record| record.seq == 1));
         let waiting = match fold.closed {
             true => fold.left.waiting(run),
             false => self.all_waiting(run, fold.state()).await?,

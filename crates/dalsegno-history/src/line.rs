@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use dalsegno_core::{AgentConfig, AgentState, OperationId, Request, RunId};
-use dalsegno_store::{RunStatus, RunSummary};
+use dalsegno_store::{Record, RunStatus, RunSummary, Snapshot};
 
 use crate::error::HistoryError;
 use crate::fold::Fold;
@@ -110,11 +110,23 @@ impl Journal {
         run: RunId,
         config: &Arc<AgentConfig>,
     ) -> Result<Fold, HistoryError> {
-        let Some(snapshot) = self.store().snapshot(run).await? else {
-            let records = self.store().read(run, 0).await?;
-            return self.fold_all(run, Arc::clone(config), &records).await;
+        let snapshot = self.store().snapshot(run).await?;
+        let from = snapshot.as_ref().map_or(0, |snapshot| snapshot.seq);
+        let records = self.store().read(run, from).await?;
+        self.fold_recent(run, config, snapshot, &records).await
+    }
+
+    /// Folds these records from a snapshot on; all records of a run where there is none.
+    pub(crate) async fn fold_recent(
+        &self,
+        run: RunId,
+        config: &Arc<AgentConfig>,
+        snapshot: Option<Snapshot>,
+        records: &[Record],
+    ) -> Result<Fold, HistoryError> {
+        let Some(snapshot) = snapshot else {
+            return self.fold_all(run, Arc::clone(config), records).await;
         };
-        let records = self.store().read(run, snapshot.seq).await?;
         let mut fold = Fold::restored(Arc::clone(config), run, snapshot);
         records.iter().try_for_each(|record| fold.apply(record))?;
         Ok(fold)

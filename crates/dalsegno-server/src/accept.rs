@@ -274,6 +274,12 @@ async fn watch_keys(shared: Arc<Shared>) {
     }
 }
 
+/// Whether a client has gone away before it was accepted: the next one is not concerned.
+fn is_of_the_client(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
+    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
+}
+
 async fn accept(listener: TcpListener, shared: Arc<Shared>, mut stopping: watch::Receiver<bool>) {
     let room = Arc::new(Semaphore::new(shared.settings.connections));
     let router = router(Arc::clone(&shared));
@@ -282,6 +288,7 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>, mut stopping: watch:
     let (open, mut over) = mpsc::channel::<()>(1);
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(HEADERS_WITHIN).max_buf_size(HEADERS);
+    let mut is_failing = false;
     loop {
         // With all places taken, further clients wait in the queue of the system.
         let accepted = async {
@@ -294,8 +301,15 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>, mut stopping: watch:
         };
         match accepted {
             None => break,
-            Some((_, Err(_))) => tokio::time::sleep(PAUSE).await,
+            Some((_, Err(error))) if is_of_the_client(&error) => {}
+            Some((_, Err(error))) => {
+                if !std::mem::replace(&mut is_failing, true) {
+                    tracing::warn!(%error, "no connection can be accepted: the server tries again until it can");
+                }
+                tokio::time::sleep(PAUSE).await;
+            }
             Some((permit, Ok((stream, client)))) => {
+                is_failing = false;
                 // What is sent is small, and is to arrive at once.
                 let _ = stream.set_nodelay(true);
                 let mut stream = TimeoutStream::new(stream);

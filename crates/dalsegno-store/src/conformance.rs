@@ -76,6 +76,7 @@ macro_rules! conformance_tests {
             a_journal_is_read_page_by_page
             a_page_is_full_at_its_bytes
             an_erased_record_is_on_no_page
+            what_tells_where_a_run_stands_is_read_at_once
             the_heads_of_runs_are_their_numbers_of_records
             the_version_changes_with_every_change
             changes_of_statuses_are_followed_in_their_order
@@ -579,6 +580,7 @@ pub async fn an_unknown_run_is_an_error_everywhere<S: Store>(new: impl Fn() -> S
     assert!(matches!(store.read(run, 0).await, Err(ReadError::UnknownRun { .. })));
     assert!(matches!(store.summary(run).await, Err(ReadError::UnknownRun { .. })));
     assert!(matches!(store.snapshot(run).await, Err(ReadError::UnknownRun { .. })));
+    assert!(matches!(store.recent(run).await, Err(ReadError::UnknownRun { .. })));
     assert!(matches!(store.acquire(run, &owner).await, Err(AcquireError::UnknownRun { .. })));
 }
 

@@ -130,7 +130,7 @@ pub use progress::Progress;
 pub use record::{
     AttemptCause, Body, Denial, Evidence, NewRecord, Parent, Record, RecordKind, Start, Started, WaitingFor,
 };
-pub use run::{Change, Created, Follows, NewRun, RunFilter, RunStatus, RunSummary, Snapshot};
+pub use run::{Change, Created, Follows, NewRun, Recent, RunFilter, RunStatus, RunSummary, Snapshot};
 #[cfg(feature = "disk")]
 pub use signing::SigningKey;
 pub use spending::{Allowance, ReserveError};

@@ -11,7 +11,7 @@ use crate::error::{BlobError, CreateError};
 use crate::lease::Lease;
 use crate::origin::Foreign;
 use crate::owner::OwnerId;
-use crate::record::{Body, NewRecord, Started};
+use crate::record::{Body, NewRecord, Record, Started};
 use crate::waiting::{Waiting, WaitingSet};
 
 /// A run that is to be created.
@@ -477,6 +477,21 @@ impl Default for RunFilter {
             limit: 100,
         }
     }
+}
+
+/// What tells where a run stands, at a cost that does not grow with the run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Recent {
+    /// Its line in the listing.
+    pub summary: RunSummary,
+    /// The configuration that it began with, as JSON.
+    pub config: String,
+    /// Its latest snapshot, if there is one.
+    pub snapshot: Option<Snapshot>,
+    /// The records since the snapshot; all of them where there is none.
+    pub records: Vec<Record>,
+    /// Its second record, where that is before the snapshot: it says where a copy of another run came from.
+    pub second: Option<Record>,
 }
 
 /// A run's state after its first `seq` records. A cache: the journal alone is the truth.

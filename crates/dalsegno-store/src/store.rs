@@ -12,7 +12,7 @@ use crate::lease::Lease;
 use crate::owner::Owner;
 use crate::page::Page;
 use crate::record::{NewRecord, Record};
-use crate::run::{Change, Created, NewRun, RunFilter, RunSummary, Snapshot};
+use crate::run::{Change, Created, NewRun, Recent, RunFilter, RunSummary, Snapshot};
 use crate::spending::{Allowance, ReserveError};
 
 /// A journal of many runs.
@@ -397,4 +397,21 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// When the storage fails.
     async fn snapshot(&self, run: RunId) -> Result<Option<Snapshot>, ReadError>;
+
+    /// Returns what tells where a run stands. A store that others write meanwhile reads it as of one moment.
+    ///
+    /// # Errors
+    /// When the run is unknown, what it needs of the journal is damaged or erased, or the storage fails.
+    async fn recent(&self, run: RunId) -> Result<Recent, ReadError> {
+        let summary = self.summary(run).await?;
+        let config = self.config(summary.config).await?;
+        let snapshot = self.snapshot(run).await?;
+        let from = snapshot.as_ref().map_or(0, |snapshot| snapshot.seq);
+        let records = self.read(run, from).await?;
+        let second = match from {
+            0 | 1 => None,
+            _ => self.page(run, 1, 1).await?.into_records()?.into_iter().next(),
+        };
+        Ok(Recent { summary, config, snapshot, records, second })
+    }
 }

@@ -57,6 +57,7 @@ mod worker;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread;
 
 use dalsegno_runtime::{Engine, EngineBuilder, OpenError, load_workspace};
 use dalsegno_telemetry::Telemetry;
@@ -231,7 +232,7 @@ pub(crate) fn dispatch(args: &Args, output: &mut Output) -> Exit {
     }
     if let Verb::Bench(bench) = &args.verb {
         // It measures the disk of a workspace, if there is one, but works in none.
-        let measured = with_runtime(args.verb.needs(), bench::bench(bench, named, format, output));
+        let measured = with_runtime(&args.verb, bench::bench(bench, named, format, output));
         return measured.unwrap_or_else(|error| failure::show(&error, None, format, output));
     }
     let root = match locate::workspace(named) {
@@ -247,7 +248,7 @@ pub(crate) fn dispatch(args: &Args, output: &mut Output) -> Exit {
         Verb::Check(check) if !check.connect => check::files(&mut context),
         Verb::Test(args) if args.watch => Ok(test::watch(args, &mut context)),
         Verb::Test(args) if args.from_run.is_none() => test::test(args, &mut context),
-        verb => with_runtime(verb.needs(), perform(verb, &mut context)),
+        verb => with_runtime(verb, perform(verb, &mut context)),
     };
     let Context { root, output, .. } = context;
     result.unwrap_or_else(|error| failure::show(&error, Some(&root), format, output))
@@ -324,11 +325,16 @@ fn alone(args: &Args, output: &mut Output) -> Result<Exit, Error> {
 }
 
 /// What waits for others: threads are started for it.
-fn with_runtime(needs: Needs, work: impl Future<Output = Result<Exit, Error>>) -> Result<Exit, Error> {
+fn with_runtime(verb: &Verb, work: impl Future<Output = Result<Exit, Error>>) -> Result<Exit, Error> {
     // Runs wait far more than they compute: two threads keep a slow guest from holding up the terminal.
+    let threads = match verb {
+        #[cfg(feature = "serve")]
+        Verb::Serve(_) => thread::available_parallelism().map_or(2, |cores| cores.get().max(2)),
+        _ => 2,
+    };
     let mut builder = tokio::runtime::Builder::new_multi_thread();
-    builder.worker_threads(2).enable_time();
-    if needs == Needs::Everything {
+    builder.worker_threads(threads).enable_time();
+    if verb.needs() == Needs::Everything {
         // Listens for signals, through a socket pair. What only reads a journal opens no socket of any kind.
         builder.enable_io();
     }

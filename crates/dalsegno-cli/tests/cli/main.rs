@@ -14,6 +14,8 @@ mod catalogue;
 mod chat;
 mod check;
 mod cost;
+#[cfg(all(unix, feature = "serve"))]
+mod crowd;
 mod double;
 mod doubt;
 mod endpoint;

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A server process, and where it listens.
 pub(crate) struct Served {
-    child: Option<Child>,
+    pub(crate) child: Option<Child>,
     pub(crate) address: SocketAddr,
 }
 
@@ -28,8 +28,12 @@ impl Served {
     /// One with variables.
     pub(crate) fn with(workspace: &Workspace, variables: &[(&str, &str)]) -> Self {
         let mut command = workspace.command(&["serve", "--address", "127.0.0.1:0", "--format", "jsonl"]);
-        command.envs(variables.iter().copied());
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        Self::spawn(command.envs(variables.iter().copied()).stderr(Stdio::null()))
+    }
+
+    /// One that is started by this command.
+    pub(crate) fn spawn(command: &mut Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let first: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
         let address = first["address"].as_str().unwrap().parse().unwrap();
@@ -61,7 +65,7 @@ impl Drop for Served {
 }
 
 /// Where the server is now.
-type Place = Arc<Mutex<SocketAddr>>;
+pub(crate) type Place = Arc<Mutex<SocketAddr>>;
 
 fn connect(place: &Place) -> std::io::Result<TcpStream> {
     let address = *place.lock().unwrap();
@@ -71,7 +75,7 @@ fn connect(place: &Place) -> std::io::Result<TcpStream> {
 }
 
 /// Sends a request until an answer arrives whole; returns its status and body.
-fn ask(place: &Place, key: &str, head: &str, body: &str) -> (u16, Value) {
+pub(crate) fn ask(place: &Place, key: &str, head: &str, body: &str) -> (u16, Value) {
     let begun = Instant::now();
     loop {
         assert!(begun.elapsed() < PATIENCE, "no answer to {head}");
@@ -165,7 +169,8 @@ fn follow(place: &Place, key: &str, run: &str) -> Vec<(u64, Value)> {
     }
 }
 
-fn workspace() -> (Workspace, String) {
+/// An agent of some steps, and a key that may run it.
+pub(crate) fn workspace() -> (Workspace, String) {
     let workspace = Workspace::empty();
     workspace.write("dalsegno.toml", "");
     let steps: String = (0..6)

@@ -178,3 +178,23 @@ pub async fn a_probe_writes_and_changes_nothing<S: Store>(new: impl Fn() -> S) {
 fn completed(time: u64) -> NewRecord {
     NewRecord::new(at(time), Body::Completed { response: response(Status::Completed) })
 }
+
+/// The title says it.
+pub async fn what_tells_where_a_run_stands_is_read_at_once<S: Store>(new: impl Fn() -> S) {
+    let (store, owner) = (new(), Owner::in_process());
+    let mut lease = create(&store, new_run(1, &owner)).await;
+    store.append(&mut lease, vec![note(1), note(2)]).await.unwrap();
+    let run = lease.run();
+    for seq in 0..4 {
+        if seq > 0 {
+            store.save_snapshot(&lease, snapshot(seq, "text")).await.unwrap();
+        }
+        let recent = store.recent(run).await.unwrap();
+        assert_eq!(recent.summary, store.summary(run).await.unwrap());
+        assert_eq!(recent.config, store.config(recent.summary.config).await.unwrap());
+        assert_eq!(recent.snapshot, store.snapshot(run).await.unwrap());
+        assert_eq!(recent.records, store.read(run, seq).await.unwrap());
+        let second = recent.second.or_else(|| recent.records.into_iter().find(|record| record.seq == 1));
+        assert_eq!(second, Some(store.read(run, 1).await.unwrap().swap_remove(0)));
+    }
+}

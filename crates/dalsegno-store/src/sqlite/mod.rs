@@ -45,7 +45,7 @@ use crate::owner::Owner;
 use crate::page::Page;
 use crate::progress::Progress;
 use crate::record::{NewRecord, Record};
-use crate::run::{Change, Created, NewRun, RunFilter, RunSummary, Snapshot};
+use crate::run::{Change, Created, NewRun, Recent, RunFilter, RunSummary, Snapshot};
 use crate::shares::Turn;
 use crate::snapshot::StoredSnapshot;
 use crate::spending::{Allowance, ReserveError};
@@ -446,6 +446,10 @@ impl Store for SqliteStore {
 
     async fn snapshot(&self, run: RunId) -> Result<Option<Snapshot>, ReadError> {
         self.readers.call(move |connection| read::snapshot(connection, run)).await
+    }
+
+    async fn recent(&self, run: RunId) -> Result<Recent, ReadError> {
+        self.readers.call(move |connection| read::recent(connection, run)).await
     }
 }
 

@@ -15,7 +15,9 @@ use crate::origin::Foreign;
 use crate::owner::OwnerId;
 use crate::page::Page;
 use crate::record::{Record, RecordKind};
-use crate::run::{Change, FOUND_MAX, Progress, RunFilter, RunStatus, RunSummary, Snapshot, prefix_range};
+use crate::run::{
+    Change, FOUND_MAX, Progress, Recent, RunFilter, RunStatus, RunSummary, Snapshot, prefix_range,
+};
 use crate::snapshot::StoredSnapshot;
 use crate::waiting::WaitingSet;
 
@@ -454,9 +456,27 @@ pub(super) fn blob(connection: &Connection, digest: Digest) -> Result<Option<Vec
 
 /// Reads a run's latest snapshot, if it can be trusted.
 pub(super) fn snapshot(connection: &Connection, run: RunId) -> Result<Option<Snapshot>> {
-    let Entry { id, head, .. } = entry(connection, run)?;
-    let found = stored_snapshot(connection, id)?;
-    Ok(found.and_then(|stored| open_snapshot(connection, run, head.next_seq, &stored)))
+    snapshot_of(connection, run, &entry(connection, run)?)
+}
+
+fn snapshot_of(connection: &Connection, run: RunId, entry: &Entry) -> Result<Option<Snapshot>> {
+    let found = stored_snapshot(connection, entry.id)?;
+    Ok(found.and_then(|stored| open_snapshot(connection, run, entry.head.next_seq, &stored)))
+}
+
+/// Reads what tells where a run stands.
+pub(super) fn recent(connection: &Connection, run: RunId) -> Result<Recent> {
+    let summary = summary(connection, run)?;
+    let config = config(connection, summary.config)?;
+    let entry = entry(connection, run)?;
+    let snapshot = snapshot_of(connection, run, &entry)?;
+    let from = snapshot.as_ref().map_or(0, |snapshot| snapshot.seq);
+    let records = read(connection, run, &entry, from)?;
+    let second = match from {
+        0 | 1 => None,
+        _ => page(connection, run, 1, 1)?.into_records().map_err(Fault::Refused)?.into_iter().next(),
+    };
+    Ok(Recent { summary, config, snapshot, records, second })
 }
 
 /// The row of the snapshot of the run with this row number.
