@@ -57,8 +57,8 @@ fn refuse(error: &clap::Error) -> ExitCode {
     u8::try_from(error.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from)
 }
 
-/// The log filter without `DALSEGNO_LOG`: changes to modules that this user compiled.
-const ALWAYS: &str = "off,dalsegno_sandbox::cache=warn";
+/// The log filter without `DALSEGNO_LOG`: changes to modules that this user compiled, and a server that cannot take clients.
+const ALWAYS: &str = "off,dalsegno_sandbox::cache=warn,dalsegno_server::accept=warn";
 
 /// Writes the log to standard error, filtered by `DALSEGNO_LOG` (such as `dalsegno=debug`).
 fn write_log() {
