@@ -57,7 +57,6 @@ mod worker;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::thread;
 
 use dalsegno_runtime::{Engine, EngineBuilder, OpenError, load_workspace};
 use dalsegno_telemetry::Telemetry;
@@ -327,13 +326,13 @@ fn alone(args: &Args, output: &mut Output) -> Result<Exit, Error> {
 /// What waits for others: threads are started for it.
 fn with_runtime(verb: &Verb, work: impl Future<Output = Result<Exit, Error>>) -> Result<Exit, Error> {
     // Runs wait far more than they compute: two threads keep a slow guest from holding up the terminal.
-    let threads = match verb {
-        #[cfg(feature = "serve")]
-        Verb::Serve(_) => thread::available_parallelism().map_or(2, |cores| cores.get().max(2)),
-        _ => 2,
-    };
     let mut builder = tokio::runtime::Builder::new_multi_thread();
-    builder.worker_threads(threads).enable_time();
+    builder.worker_threads(2).enable_time();
+    #[cfg(feature = "serve")]
+    if matches!(verb, Verb::Serve(_)) {
+        let cores = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
+        builder.worker_threads(cores.max(2));
+    }
     if verb.needs() == Needs::Everything {
         // Listens for signals, through a socket pair. What only reads a journal opens no socket of any kind.
         builder.enable_io();
