@@ -54,8 +54,8 @@ impl Copies {
         }
     }
 
-    /// The same after more bodies, the last of which came at this time. If the run is running after them, it waits for this. An end is
-    /// final, whatever comes after it.
+    /// The same after more bodies, the last of which came at this time. If the run is running after them, it waits for this. An end
+    /// stays, though more comes after it.
     #[must_use]
     pub(crate) fn after<'a>(
         self,

@@ -50,6 +50,7 @@ mod simulation;
 mod soak;
 mod sqlite;
 mod store;
+mod usage;
 mod voice_code;
 mod workspace;
 mod world;
@@ -65,4 +66,5 @@ pub use live_model::{
 };
 pub use report::{Counts, Report};
 pub use simulation::Simulation;
-pub use soak::{Effects, MemoryUse, Soak, SoakReport, SoakSample, memory_of};
+pub use soak::{Effects, MemoryUse, Soak, SoakReport, SoakSample};
+pub use usage::{memory_below, memory_of, processor_of, processor_of_ended};

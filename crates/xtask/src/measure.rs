@@ -116,18 +116,23 @@ pub(crate) fn sip() -> anyhow::Result<()> {
     perform(calls.current_dir(root()).arg("--dalsegno").arg(debug.join(program("dalsegno"))))
 }
 
-/// Measures `dalsegno serve`. In the release profile: what is measured is speed and memory.
+/// Measures `dalsegno serve`, and servers of others with `--peers`. In the release profile: what is measured is speed and memory.
 ///
 /// # Errors
-/// A budget is missed or could not be measured, or something could not be built.
+/// A budget is missed or could not be measured, or something could not be installed or built.
 pub(crate) fn serving(arguments: &[OsString]) -> anyhow::Result<()> {
+    let with_peers = arguments.iter().any(|argument| argument == "--peers");
+    let peers = with_peers.then(|| packages::servers(&root().join("target/servers"))).transpose()?;
     eprintln!("building …");
     let parts = ["--workspace", "--bin", "dalsegno", "--example", "serving"];
     perform(cargo().args(["build", "--release", "--locked", "--quiet"]).args(parts))?;
     let release = target()?.join("release");
     let mut table = Command::new(release.join("examples").join(program("serving")));
     table.current_dir(root()).arg("--dalsegno").arg(release.join(program("dalsegno")));
-    perform(table.args(arguments))
+    if let Some(peers) = peers {
+        table.arg("--peers").arg(peers);
+    }
+    perform(table.args(arguments.iter().filter(|argument| *argument != "--peers")))
 }
 
 /// Evaluates agents with a small model that runs on this machine.

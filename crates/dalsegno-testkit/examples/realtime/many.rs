@@ -8,12 +8,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
-use dalsegno_testkit::{LiveAnswer, LiveCaller};
+use dalsegno_testkit::{LiveAnswer, LiveCaller, processor_of};
 use serde_json::{Value, json};
 
 use crate::Arguments;
 use crate::clients::{python, spreads};
-use crate::process::{Running, own_processor};
+use crate::process::Running;
 use crate::provider::{LOOK, PATIENCE, Provider, QUIET};
 use crate::workspace::Workspace;
 
@@ -143,7 +143,7 @@ impl Provider {
         let warm = calls as usize;
         self.waited(&mut running, warm, 2)?;
         let warm = self.look(|book| book.waits.len())?;
-        let (used, own) = (running.processor(), own_processor());
+        let (used, own) = (running.processor(), processor_of("self"));
         self.live.callers(caller(1 + TURNS));
         let wanted = warm + (calls * TURNS) as usize;
         let took = self.waited(&mut running, wanted, TURNS)?;
@@ -151,7 +151,7 @@ impl Provider {
             let used = before.zip(after).map(|(before, after)| after.saturating_sub(before));
             used.map_or("-".to_owned(), |used| format!("{:.2} s", used.as_secs_f64()))
         };
-        let (used, own) = (since(used, running.processor()), since(own, own_processor()));
+        let (used, own) = (since(used, running.processor()), since(own, processor_of("self")));
         let memory = running.memory().map_or("-".to_owned(), |most| format!("{} MiB", most >> 20));
         let book = self.live.book();
         let refused = match book.errors.as_slice() {

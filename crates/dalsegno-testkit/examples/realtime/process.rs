@@ -1,6 +1,5 @@
 //! Processes that are measured.
 
-use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
@@ -8,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use dalsegno_testkit::memory_of;
+use dalsegno_testkit::{memory_of, processor_of, processor_of_ended};
 
 /// What a process did until it ended.
 pub(crate) struct Ended {
@@ -28,12 +27,6 @@ pub(crate) struct Running {
 
 /// How often the memory is looked at.
 const LOOK: Duration = Duration::from_millis(20);
-
-/// The fields of `/proc/PID/stat` that tell what a process has used of the processor, behind the name: in programs and in the
-/// system.
-const OWN: usize = 11;
-/// The same of all processes that it has waited for.
-const WAITED: usize = 13;
 
 impl Running {
     /// Starts a process.
@@ -75,7 +68,7 @@ impl Running {
     /// What it and the processes that it has waited for have used of the processor so far, where the system tells it.
     pub(crate) fn processor(&self) -> Option<Duration> {
         let process = self.child.id().to_string();
-        Some(processor(&process, OWN)? + processor(&process, WAITED)?)
+        Some(processor_of(&process)? + processor_of_ended(&process)?)
     }
 
     /// The most memory that it ever had, in bytes, where the system tells it.
@@ -98,7 +91,7 @@ impl Drop for Running {
 /// It cannot be started, or failed.
 pub(crate) fn run(command: Command, input: &str) -> anyhow::Result<Ended> {
     let name = command.get_program().to_string_lossy().into_owned();
-    let before = processor("self", WAITED);
+    let before = processor_of_ended("self");
     let mut running = Running::start(command)?;
     let sent = running.child.stdin.take().context("a process has no input")?.write_all(input.as_bytes());
     let mut most = None;
@@ -113,21 +106,6 @@ pub(crate) fn run(command: Command, input: &str) -> anyhow::Result<Ended> {
     let printed: String = running.lines.iter().map(|line| line + "\n").collect();
     ensure!(status.success(), "`{name}` failed: {status}\n{printed}");
     sent.with_context(|| format!("`{name}` did not read its input"))?;
-    let used = before.zip(processor("self", WAITED)).map(|(before, after)| after.saturating_sub(before));
+    let used = before.zip(processor_of_ended("self")).map(|(before, after)| after.saturating_sub(before));
     Ok(Ended { printed, processor: used, memory: most })
-}
-
-/// What this process has used of the processor so far, where the system tells it.
-pub(crate) fn own_processor() -> Option<Duration> {
-    processor("self", OWN)
-}
-
-/// What a process has used of the processor, by the fields that tell it.
-fn processor(process: &str, fields: usize) -> Option<Duration> {
-    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // Behind the name, which may have spaces.
-    let (_, behind) = stat.rsplit_once(')')?;
-    let ticks: u64 =
-        behind.split_whitespace().skip(fields).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
-    Some(Duration::from_millis(ticks * 1000 / rustix::param::clock_ticks_per_second()))
 }

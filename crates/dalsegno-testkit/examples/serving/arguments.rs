@@ -3,7 +3,7 @@
 use std::env;
 use std::path::PathBuf;
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
 
 use crate::row::Row;
 
@@ -21,6 +21,7 @@ Options:
   --streams <N>         Idle streams, 10000 by default; fewer where the system allows fewer open files
   --steps <N>           Steps of the run of `again`, 10000 by default
   --kills <N>           Kills of the server, 200 by default
+  --peers <FOLDER>      Measure `peers` too, with the packages of Python in this folder; `cargo xtask serving --peers` installs them
   --json                One JSON document instead of the table
   --help                Print this text
 
@@ -32,6 +33,8 @@ Rows:
   slow    100 clients that read a byte a second, and a quick client beside them
   kill    `kill -9` while a client follows a run: gaps, repetitions, and the time until the server is ready again
   again   Coming back to a run of many steps: near its end, in its middle, and from its beginning
+  peers   Starts, runs, reads and streams of LangGraph's server, of aegra and of this server, and a long history of Temporal;
+          only with `--peers`, and aegra needs PostgreSQL (`apt-get install postgresql`)
 
 The journals are in a temporary folder. `TMPDIR` chooses another disk.
 
@@ -40,6 +43,7 @@ Examples:
   cargo xtask serving --only read --only start --connections 10
   cargo xtask serving --only idle --streams 1000 --json
   TMPDIR=/var/tmp cargo xtask serving --only again --steps 2000
+  cargo xtask serving --only again --only peers --peers
 ";
 
 /// What is asked for.
@@ -59,6 +63,8 @@ pub(crate) struct Arguments {
     pub(crate) steps: usize,
     /// Kills of the server.
     pub(crate) kills: usize,
+    /// The packages of Python that are servers of others; without them, those are not measured.
+    pub(crate) peers: Option<PathBuf>,
     /// One JSON document instead of the table.
     pub(crate) json: bool,
 }
@@ -77,6 +83,7 @@ impl Arguments {
             streams: 10_000,
             steps: 10_000,
             kills: 200,
+            peers: None,
             json: false,
         };
         while let Some(word) = words.next() {
@@ -98,15 +105,23 @@ impl Arguments {
                 "--streams" => found.streams = number(&word, &value?, 1, 50_000)?,
                 "--steps" => found.steps = number(&word, &value?, 100, 50_000)?,
                 "--kills" => found.kills = number(&word, &value?, 1, 10_000)?,
+                "--peers" => found.peers = Some(std::path::absolute(value?)?),
                 _ => bail!("`{word}` is not known: `--help` lists what is"),
             }
         }
+        ensure!(
+            found.peers.is_some() || !found.only.contains(&Row::Peers),
+            "`--only peers` needs `--peers`, which names the folder of their packages"
+        );
         Ok(Some(found))
     }
 
     /// The rows to measure, in their order.
     pub(crate) fn rows(&self) -> impl Iterator<Item = Row> {
-        Row::ALL.into_iter().filter(|row| self.only.is_empty() || self.only.contains(row))
+        Row::ALL.into_iter().filter(|row| match row {
+            Row::Peers => self.peers.is_some(),
+            _ => self.only.is_empty() || self.only.contains(row),
+        })
     }
 }
 

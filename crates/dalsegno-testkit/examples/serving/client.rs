@@ -1,10 +1,11 @@
 //! Clients: connections that are kept, streams of events, and sockets that read as slowly as they like.
 
-use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
+use futures::StreamExt as _;
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1::{SendRequest, handshake};
@@ -12,11 +13,15 @@ use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
+use sse_stream::SseStream;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
 
 use crate::times::Times;
+
+/// What a run is asked.
+pub(crate) const TEXT: &str = "disk full on db-1";
 
 /// What a client sends.
 pub(crate) type Sent = Request<Full<Bytes>>;
@@ -34,8 +39,25 @@ pub(crate) fn get(path: &str, key: &str) -> anyhow::Result<Sent> {
 /// # Errors
 /// The key cannot be sent.
 pub(crate) fn start(agent: &str, key: &str) -> anyhow::Result<Sent> {
-    let body = json!({ "agent": agent, "text": "disk full on db-1" }).to_string();
-    let mut request = request(Method::POST, "/v1/runs", key, Bytes::from(body))?;
+    post("/v1/runs", key, &json!({ "agent": agent, "text": TEXT }))
+}
+
+/// The same, answered when the run has ended or waits for an answer.
+///
+/// # Errors
+/// The key cannot be sent.
+pub(crate) fn start_and_wait(agent: &str, key: &str) -> anyhow::Result<Sent> {
+    let mut request = start(agent, key)?;
+    request.headers_mut().insert("prefer", HeaderValue::from_static("wait=60"));
+    Ok(request)
+}
+
+/// A request that sends a JSON document.
+///
+/// # Errors
+/// The path or the key cannot be sent.
+pub(crate) fn post(path: &str, key: &str, body: &Value) -> anyhow::Result<Sent> {
+    let mut request = request(Method::POST, path, key, Bytes::from(body.to_string()))?;
     request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     Ok(request)
 }
@@ -104,9 +126,7 @@ pub(crate) async fn begin(address: SocketAddr, key: &str, agent: &str) -> anyhow
 /// # Errors
 /// The server starts none.
 pub(crate) async fn complete(address: SocketAddr, key: &str, agent: &str) -> anyhow::Result<String> {
-    let mut request = start(agent, key)?;
-    request.headers_mut().insert("prefer", HeaderValue::from_static("wait=60"));
-    id(&ask(address, request, StatusCode::CREATED).await?)
+    id(&ask(address, start_and_wait(agent, key)?, StatusCode::CREATED).await?)
 }
 
 fn id(answer: &Value) -> anyhow::Result<String> {
@@ -114,7 +134,7 @@ fn id(answer: &Value) -> anyhow::Result<String> {
 }
 
 /// Sends so many requests over so many connections, on each one after the other; how long each took, and how long all did. The
-/// connections take turns with the requests that are given, which differ in their keys.
+/// connections take turns with the requests that are given: no two are the same where there are as many.
 ///
 /// # Errors
 /// An answer has another status than this.
@@ -129,16 +149,19 @@ pub(crate) async fn load(
     for _ in 0..connections {
         open.push(Connection::open(address).await?);
     }
+    ensure!(!requests.is_empty(), "there is no request to send");
+    let requests: Arc<[Sent]> = Arc::from(requests);
     let begun = Instant::now();
     let mut tasks = JoinSet::new();
-    for (place, (mut connection, request)) in open.into_iter().zip(requests.iter().cycle()).enumerate() {
-        let request = request.clone();
+    for (place, mut connection) in open.into_iter().enumerate() {
+        let requests = Arc::clone(&requests);
         let share = number / connections + usize::from(place < number % connections);
         tasks.spawn(async move {
             let mut times = Times::default();
-            for _ in 0..share {
+            for turn in 0..share {
                 let sent = Instant::now();
-                connection.ask(request.clone(), expected).await?;
+                let request = requests[(place + turn * connections) % requests.len()].clone();
+                connection.ask(request, expected).await?;
                 times.add(sent.elapsed());
             }
             anyhow::Ok(times)
@@ -160,32 +183,13 @@ pub(crate) struct Event {
     pub(crate) name: String,
     /// Its data.
     pub(crate) data: String,
-    /// When the last byte of it arrived.
+    /// When it had arrived and was read.
     pub(crate) at: Instant,
-}
-
-impl Event {
-    /// Reads the lines of one; a comment is none.
-    fn read(text: &str, at: Instant) -> Option<Self> {
-        let mut event = Self { id: None, name: String::new(), data: String::new(), at };
-        for line in text.lines() {
-            match line.split_once(": ") {
-                Some(("id", id)) => event.id = id.parse().ok(),
-                Some(("event", name)) => name.clone_into(&mut event.name),
-                Some(("data", data)) => event.data.push_str(data),
-                _ => {}
-            }
-        }
-        (!event.name.is_empty()).then_some(event)
-    }
 }
 
 /// An open stream of a run.
 pub(crate) struct Stream {
-    body: Incoming,
-    /// What has arrived of an event that is not whole.
-    rest: Vec<u8>,
-    ready: VecDeque<Event>,
+    events: SseStream<Incoming>,
     /// It is open as long as this is.
     _connection: Connection,
 }
@@ -202,18 +206,25 @@ impl Stream {
         last: Option<u64>,
     ) -> anyhow::Result<Option<Self>> {
         let mut request = get(&events(run), key)?;
-        request.headers_mut().insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
         if let Some(last) = last {
             request.headers_mut().insert("last-event-id", HeaderValue::from(last));
         }
+        Self::answer(address, request).await
+    }
+
+    /// Sends a request that is answered with a stream; none where the answer is that there is nothing.
+    ///
+    /// # Errors
+    /// The server refuses it.
+    pub(crate) async fn answer(address: SocketAddr, mut request: Sent) -> anyhow::Result<Option<Self>> {
+        request.headers_mut().insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
         let mut connection = Connection::open(address).await?;
         let response = connection.begin(request).await?;
         if response.status() == StatusCode::NO_CONTENT {
             return Ok(None);
         }
         ensure!(response.status() == StatusCode::OK, "a stream is refused with {}", response.status());
-        let body = response.into_body();
-        Ok(Some(Self { body, rest: Vec::new(), ready: VecDeque::new(), _connection: connection }))
+        Ok(Some(Self { events: SseStream::new(response.into_body()), _connection: connection }))
     }
 
     /// The next event; none when the server has closed the stream.
@@ -221,26 +232,19 @@ impl Stream {
     /// # Errors
     /// The connection is lost.
     pub(crate) async fn next(&mut self) -> anyhow::Result<Option<Event>> {
-        loop {
-            if let Some(event) = self.ready.pop_front() {
-                return Ok(Some(event));
-            }
-            let Some(frame) = self.body.frame().await else { return Ok(None) };
-            if let Ok(bytes) = frame?.into_data() {
-                self.take(&bytes, Instant::now());
+        while let Some(event) = self.events.next().await.transpose()? {
+            // A pause that the server asks for is no event.
+            if let Some(name) = event.event {
+                let id = event.id.and_then(|id| id.parse().ok());
+                return Ok(Some(Event {
+                    id,
+                    name,
+                    data: event.data.unwrap_or_default(),
+                    at: Instant::now(),
+                }));
             }
         }
-    }
-
-    fn take(&mut self, bytes: &[u8], at: Instant) {
-        self.rest.extend_from_slice(bytes);
-        let mut done = 0;
-        while let Some(length) = self.rest[done..].windows(2).position(|two| two == b"\n\n") {
-            let text = String::from_utf8_lossy(&self.rest[done..done + length]);
-            self.ready.extend(Event::read(&text, at));
-            done += length + 2;
-        }
-        self.rest.drain(..done);
+        Ok(None)
     }
 }
 

@@ -106,7 +106,7 @@ impl Line {
     }
 
     /// What could not be measured, and why.
-    fn unknown(what: &str, why: String) -> Self {
+    pub(crate) fn unknown(what: &str, why: String) -> Self {
         Self { what: what.to_owned(), figure: None, unit: Unit::Whole, most: None, note: why }
     }
 

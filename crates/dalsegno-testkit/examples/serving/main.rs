@@ -4,7 +4,8 @@
 //! route that answers the same bytes, starts with the engine without a server, a quick client with itself. What depends on the disk
 //! stands beside `F`, the time of one commit of 1 KiB, as `dalsegno bench` measures it.
 //!
-//! `cargo xtask serving` builds what this needs, and runs it. `--help` lists the rows.
+//! `cargo xtask serving` builds what this needs, and runs it. `--help` lists the rows. With `--peers`, it installs servers of others
+//! as well, which are asked for the same.
 
 mod again;
 mod arguments;
@@ -13,6 +14,8 @@ mod client;
 mod idle;
 mod kill;
 mod line;
+mod peer;
+mod peers;
 mod process;
 mod read;
 mod rings;

