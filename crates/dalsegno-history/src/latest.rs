@@ -34,7 +34,16 @@ impl Journal {
     /// # Errors
     /// When the run is unknown or its journal is damaged.
     pub async fn latest(&self, run: RunId) -> Result<Latest, HistoryError> {
-        let recent = self.store().recent(run).await.map_err(|error| HistoryError::of_read(run, error))?;
+        self.latest_of(run, None).await
+    }
+
+    /// The same of a run of this tenant, if one is named: a run of another is as unknown as one that is not there.
+    ///
+    /// # Errors
+    /// When the run is unknown or its journal is damaged.
+    pub async fn latest_of(&self, run: RunId, tenant: Option<&str>) -> Result<Latest, HistoryError> {
+        let recent =
+            self.store().recent(run, tenant).await.map_err(|error| HistoryError::of_read(run, error))?;
         let Recent { summary, config, snapshot, records, second } = recent;
         let config = self.parse_config(run, summary.config, config)?;
         let fold = match self.fold_recent(run, &config, snapshot, &records).await {
@@ -52,6 +61,13 @@ impl Journal {
         };
         let response = fold.ended.as_ref().and_then(End::response).cloned();
         Ok(Latest { summary, config, second, state: fold.machine.into_state(), response, waiting })
+    }
+}
+
+impl Latest {
+    /// Where a run stands that has only begun, with this state.
+    pub fn begun(summary: RunSummary, config: Arc<AgentConfig>, state: AgentState) -> Self {
+        Self { summary, config, second: None, state, response: None, waiting: Vec::new() }
     }
 }
 

@@ -21,7 +21,7 @@ use crate::guard::Client;
 use crate::params;
 use crate::problem::{Code, Problem};
 use crate::routes::Route;
-use crate::runs::{Beginning, begun, known_model};
+use crate::runs::{Beginning, Launched, begun, known_model};
 use crate::shared::Shared;
 
 /// Where a run is forked, and what differs.
@@ -87,7 +87,7 @@ pub(crate) async fn fork(
     }
     let wait = params::preferred_wait(&headers)?;
     let run = perform(&shared, &access, &id, fork).await?;
-    begun(&shared, &access, run, wait).await
+    begun(&shared, &access, Launched::of(run, true), wait).await
 }
 
 /// Forks a run that is in reach, and performs the fork.

@@ -10,6 +10,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use dalsegno_access::{Access, Scope};
 use dalsegno_core::{AgentName, AgentRequest, RunId};
+use dalsegno_history::Latest;
 use dalsegno_runtime::{Cancelled, EngineError, StartOptions, Tailed};
 use dalsegno_store::RunStatus;
 use dalsegno_wire::{ErasedRun, Lineage, Standing, schema};
@@ -205,8 +206,9 @@ pub(crate) async fn start(
     };
     let options = StartOptions { key, session, model, after, ..StartOptions::default() };
     let request = AgentRequest { tenant, ..request };
-    let (run, is_new) = launch(&shared, agent, request, options).await?;
-    let mut response = begun(&shared, &access, run, wait).await?;
+    let launched = launch(&shared, agent, request, options).await?;
+    let is_new = launched.is_new;
+    let mut response = begun(&shared, &access, launched, wait).await?;
     if !is_new {
         *response.status_mut() = StatusCode::OK;
         response
@@ -229,25 +231,41 @@ pub(crate) fn known_model(shared: &Shared, name: Option<&str>) -> Result<(), Pro
     }
 }
 
-/// Starts a run, and says whether it is a new one: the same key starts one run.
+/// A run that was asked for.
+pub(crate) struct Launched {
+    pub(crate) run: RunId,
+    /// Whether it is a new one: the same key starts one run.
+    is_new: bool,
+    /// Where it stood when it began, if that is known.
+    latest: Option<Latest>,
+}
+
+impl Launched {
+    /// One of which nothing but its id is known.
+    pub(crate) const fn of(run: RunId, is_new: bool) -> Self {
+        Self { run, is_new, latest: None }
+    }
+}
+
+/// Starts a run.
 pub(crate) async fn launch(
     shared: &Arc<Shared>,
     agent: AgentName,
     request: AgentRequest,
     options: StartOptions,
-) -> Result<(RunId, bool), Problem> {
+) -> Result<Launched, Problem> {
     if shared.is_stopping() {
         return Err(Problem::stopping());
     }
     let own = Arc::clone(shared);
     Shared::whole(async move {
         match own.engine.start(&agent, request, options).await {
-            Ok(handle) => {
-                let (run, is_new) = (handle.run(), handle.is_new());
+            Ok(mut handle) => {
+                let (run, is_new, latest) = (handle.run(), handle.is_new(), handle.take_begun());
                 own.hands.hold(handle);
-                Ok((run, is_new))
+                Ok(Launched { run, is_new, latest })
             }
-            Err(EngineError::AlreadyRunning { run }) => Ok((run, false)),
+            Err(EngineError::AlreadyRunning { run }) => Ok(Launched::of(run, false)),
             Err(error) => Err(error.into()),
         }
     })
@@ -258,16 +276,23 @@ pub(crate) async fn launch(
 pub(crate) async fn begun(
     shared: &Shared,
     access: &Access,
-    run: RunId,
+    launched: Launched,
     wait: Option<Duration>,
 ) -> Result<Response, Problem> {
+    let Launched { run, latest, .. } = launched;
+    // What was just written down need not be read, unless it is waited for what follows.
+    let latest = latest.filter(|_| wait.is_none());
     if let Some(wait) = wait {
         rest(shared, run, wait).await?;
     }
-    let mut response = match access.may(Scope::RunsRead) {
-        true => Json(standing(shared, run).await?).into_response(),
-        false => {
-            let summary = shared.journal().summary(run).await?;
+    let mut response = match (access.may(Scope::RunsRead), latest) {
+        (true, Some(latest)) => Json(standing_of(shared, &latest).await).into_response(),
+        (true, None) => Json(standing(shared, run, None).await?).into_response(),
+        (false, latest) => {
+            let summary = match latest {
+                Some(latest) => latest.summary,
+                None => shared.journal().summary(run).await?,
+            };
             let (tenant, session, status) = (summary.tenant, summary.session, summary.status);
             Json(Begun { run_id: run, agent: summary.agent.to_string(), tenant, session, status })
                 .into_response()
@@ -327,22 +352,30 @@ pub(crate) async fn show(
     Path(id): Path<String>,
     Params(ShowQuery { wait }): Params<ShowQuery>,
 ) -> Result<Response, Problem> {
-    let run = shared.run(&access, &id).await?;
+    let run = id.parse().map_err(|_| Problem::no_run())?;
     if let Some(wait) = wait {
-        rest(&shared, run.run, params::wait(&wait, "wait")?).await?;
+        shared.run(&access, &id).await?;
+        rest(&shared, run, params::wait(&wait, "wait")?).await?;
     }
-    match standing(&shared, run.run).await {
+    match standing(&shared, run, access.tenant()).await {
         Ok(standing) => Ok(Json(standing).into_response()),
         // What the journal keeps of a run whose content was erased.
-        Err(problem) if problem.is_erased() => Ok(Json(ErasedRun::of(&run)).into_response()),
+        Err(problem) if problem.is_erased() => {
+            Ok(Json(ErasedRun::of(&shared.run(&access, &id).await?)).into_response())
+        }
         Err(problem) => Err(problem),
     }
 }
 
-async fn standing(shared: &Shared, run: RunId) -> Result<Standing, Problem> {
-    let latest = shared.journal().latest(run).await?;
-    let lineage = Lineage::of_latest(&latest, shared.journal()).await;
-    Ok(Standing::of_latest(&latest, lineage))
+/// Where a run stands, if it belongs to the tenant that is named.
+async fn standing(shared: &Shared, run: RunId, tenant: Option<&str>) -> Result<Standing, Problem> {
+    let latest = shared.journal().latest_of(run, tenant).await?;
+    Ok(standing_of(shared, &latest).await)
+}
+
+async fn standing_of(shared: &Shared, latest: &Latest) -> Standing {
+    let lineage = Lineage::of_latest(latest, shared.journal()).await;
+    Standing::of_latest(latest, lineage)
 }
 
 /// Why a run is cancelled.

@@ -2,12 +2,12 @@
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use axum::http::header::{ACCEPT, CACHE_CONTROL, HeaderName};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
-use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::sse::{Event, Sse};
 use axum::response::{IntoResponse as _, Response};
 use dalsegno_access::Access;
 use dalsegno_runtime::{Tail, Tailed};
@@ -15,6 +15,7 @@ use dalsegno_store::RunSummary;
 use dalsegno_wire::Events;
 use futures::{Stream, StreamExt as _, stream};
 use serde_json::json;
+use tokio::time::Instant;
 
 use crate::events::{Until, told};
 use crate::limits::OpenStream;
@@ -22,8 +23,11 @@ use crate::params;
 use crate::problem::Problem;
 use crate::shared::Shared;
 
-/// How often a silent stream shows that it lives.
-const COMMENT: Duration = Duration::from_secs(15);
+/// The longest that a stream is silent: then it shows that it lives.
+const SILENT: Duration = Duration::from_secs(15);
+/// From one moment at which silent streams show that they live to the next. Those of one moment have one timer, which wakes the process
+/// once for all of them.
+const MOMENT: Duration = Duration::from_millis(100);
 /// The pause that a client makes before it comes back.
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -52,13 +56,32 @@ pub(crate) async fn stream(
 
 /// An answer that is a stream of events.
 pub(crate) fn response(events: impl Stream<Item = Event> + Send + 'static) -> Response {
-    let sse =
-        Sse::new(events.map(Ok::<_, Infallible>)).keep_alive(KeepAlive::new().interval(COMMENT).text(""));
-    let mut response = sse.into_response();
+    let mut response = Sse::new(with_signs_of_life(events).map(Ok::<_, Infallible>)).into_response();
     let headers = response.headers_mut();
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
     response
+}
+
+/// The same events, with a comment wherever nothing comes for long.
+fn with_signs_of_life(events: impl Stream<Item = Event> + Send + 'static) -> impl Stream<Item = Event> {
+    stream::unfold(Box::pin(events), async |mut events| {
+        tokio::select! {
+            biased;
+            event = events.next() => event.map(|event| (event, events)),
+            () = tokio::time::sleep_until(sign_after(Instant::now())) => {
+                Some((Event::default().comment(""), events))
+            }
+        }
+    })
+}
+
+/// The moment at which a stream that says nothing from now on shows that it lives.
+fn sign_after(now: Instant) -> Instant {
+    static FIRST: LazyLock<Instant> = LazyLock::new(Instant::now);
+    let latest = now + SILENT;
+    let beyond = latest.saturating_duration_since(*FIRST).as_micros() % MOMENT.as_micros();
+    latest - Duration::from_micros(u64::try_from(beyond).unwrap_or(0))
 }
 
 /// Says that the client has to come back, to another server or later.
@@ -160,4 +183,35 @@ impl Position {
 
 fn text(event: &dalsegno_wire::Event) -> String {
     serde_json::to_string(event).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_silent_stream_shows_that_it_lives_at_a_moment_of_all_streams() {
+        let mut signs = Vec::new();
+        for millis in [0, 1, 99, 100, 12_345] {
+            tokio::time::advance(Duration::from_millis(millis)).await;
+            let now = Instant::now();
+            let sign = sign_after(now);
+            assert!(sign <= now + SILENT && sign > now + SILENT - MOMENT);
+            signs.push(sign);
+        }
+        let first = signs[0];
+        assert!(signs.iter().all(|sign| (*sign - first).as_micros() % MOMENT.as_micros() == 0), "{signs:?}");
+        let began = Instant::now();
+        let events = stream::iter([Event::default().data("one")]).chain(stream::pending());
+        let mut events = Box::pin(with_signs_of_life(events));
+        assert!(events.next().await.is_some());
+        assert_eq!(began, Instant::now(), "what there is comes at once");
+        for number in 1..4 {
+            assert!(events.next().await.is_some());
+            let silent = began.elapsed();
+            assert!(silent <= number * SILENT && silent > number * (SILENT - MOMENT), "{silent:?}");
+        }
+        let ended = with_signs_of_life(stream::iter([Event::default()]));
+        assert_eq!(ended.count().await, 1);
+    }
 }

@@ -580,7 +580,7 @@ pub async fn an_unknown_run_is_an_error_everywhere<S: Store>(new: impl Fn() -> S
     assert!(matches!(store.read(run, 0).await, Err(ReadError::UnknownRun { .. })));
     assert!(matches!(store.summary(run).await, Err(ReadError::UnknownRun { .. })));
     assert!(matches!(store.snapshot(run).await, Err(ReadError::UnknownRun { .. })));
-    assert!(matches!(store.recent(run).await, Err(ReadError::UnknownRun { .. })));
+    assert!(matches!(store.recent(run, None).await, Err(ReadError::UnknownRun { .. })));
     assert!(matches!(store.acquire(run, &owner).await, Err(AcquireError::UnknownRun { .. })));
 }
 

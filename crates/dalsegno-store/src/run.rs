@@ -108,6 +108,33 @@ impl NewRun {
         Copies::begun(started_at, started).after(bodies, WaitingSet::EMPTY, updated_at)
     }
 
+    /// The run's line in the listing once it is created.
+    ///
+    /// # Errors
+    /// When its first record is not what it must be.
+    pub fn summary(&self) -> Result<RunSummary, CreateError> {
+        let (at, started) = self.started()?;
+        let copies = self.copies(at, started);
+        let Copies { tenant, session, parent, config, started_at, updated_at, progress, .. } = copies;
+        let Progress { status, wake_at, waiting } = progress;
+        Ok(RunSummary {
+            run: self.run,
+            agent: self.agent.clone(),
+            tenant,
+            session,
+            status,
+            started_at,
+            updated_at,
+            records: self.records.len() as u64,
+            config,
+            wake_at,
+            owner: Some(self.owner),
+            parent,
+            waiting: waiting.kinds(),
+            foreign: None,
+        })
+    }
+
     /// Checks that the run goes on from another one with these copies, whose last record says so.
     pub(crate) fn goes_on_from(&self, run: RunId, ended: &Copies) -> Result<(), CreateError> {
         let (at, started) = self.started()?;

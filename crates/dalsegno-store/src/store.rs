@@ -398,12 +398,16 @@ pub trait Store: Send + Sync {
     /// When the storage fails.
     async fn snapshot(&self, run: RunId) -> Result<Option<Snapshot>, ReadError>;
 
-    /// Returns what tells where a run stands. A store that others write meanwhile reads it as of one moment.
+    /// Returns what tells where a run stands. A store that others write meanwhile reads it as of one moment. With a tenant, a run
+    /// of another one is as unknown as one that is not there, and nothing more of it is read.
     ///
     /// # Errors
     /// When the run is unknown, what it needs of the journal is damaged or erased, or the storage fails.
-    async fn recent(&self, run: RunId) -> Result<Recent, ReadError> {
+    async fn recent(&self, run: RunId, tenant: Option<&str>) -> Result<Recent, ReadError> {
         let summary = self.summary(run).await?;
+        if tenant.is_some_and(|tenant| tenant != summary.tenant) {
+            return Err(ReadError::UnknownRun { run });
+        }
         let config = self.config(summary.config).await?;
         let snapshot = self.snapshot(run).await?;
         let from = snapshot.as_ref().map_or(0, |snapshot| snapshot.seq);

@@ -32,6 +32,9 @@ const DUPLEX_OUTPUT_MAX: usize = 6 * 1_024;
 /// Responses under way at once, where the live model hears while it speaks.
 const TOGETHER: usize = 2;
 
+/// A live model that is busy is not asked again so soon, unless something happens meanwhile.
+const AGAIN: Duration = Duration::from_secs(2);
+
 /// How long a carrier's call rings for a process before its caller gives up.
 const LEFT: Duration = Duration::from_secs(15);
 
@@ -62,6 +65,10 @@ pub(crate) struct LiveSession {
     active: Vec<Active>,
     /// The command by which the model is to speak next.
     due: Option<OperationId>,
+    /// The process that carries the call may not count on it: its connection was lost since.
+    is_due_unknown: bool,
+    /// When a wish was refused because the live model was busy, and nothing has happened since.
+    refused_at: Option<Instant>,
     /// The caller has had a turn, and waits for an answer.
     turn: bool,
     speaks: bool,
@@ -141,6 +148,8 @@ impl LiveSession {
             outbound: VecDeque::new(),
             active: Vec::new(),
             due: None,
+            is_due_unknown: false,
+            refused_at: None,
             turn: false,
             speaks: false,
             responses: 0,
@@ -160,6 +169,10 @@ impl LiveSession {
     /// A process begins to carry the call. Returns the number of its turn.
     pub(crate) fn attach(&mut self, run: RunId, world: &World) -> u32 {
         self.turns += 1;
+        if self.carried {
+            // Another process carried it until now, and does not know yet that it does no more.
+            self.break_off();
+        }
         if self.surface.outlives_its_process() {
             world.judge(|guarantees| guarantees.outlives(run));
         }
@@ -192,6 +205,7 @@ impl LiveSession {
             active.is_unknown = true;
             active.is_told &= !self.surface.outlives_its_process();
         }
+        self.is_due_unknown = true;
         if self.surface.outlives_its_process() {
             // What is told after the end of a response is told over the same connection.
             self.last = None;
@@ -240,6 +254,7 @@ impl LiveSession {
     }
 
     fn say(&mut self, news: LiveNews) {
+        self.refused_at = None;
         if self.carried {
             self.outbound.push_back(news);
         }
@@ -276,6 +291,7 @@ impl LiveSession {
                     if self.due.replace(id).is_some() {
                         broken("a response is asked for while another one is due".to_owned());
                     }
+                    self.is_due_unknown = false;
                     self.commands.insert(id, command.kind.clone());
                     return;
                 }
@@ -284,10 +300,16 @@ impl LiveSession {
                 }
                 if !self.active.is_empty() || self.due.is_some() || self.turn {
                     world.count("call", "busy");
+                    if self.refused_at.is_some_and(|at| at.elapsed() < AGAIN) {
+                        broken("a live model that is busy is asked again at once".to_owned());
+                    }
                     let (code, message) = ("busy".to_owned(), "a response is active".to_owned());
-                    return self.say(LiveNews::Refused { command: id, code, message });
+                    self.say(LiveNews::Refused { command: id, code, message });
+                    self.refused_at = Some(Instant::now());
+                    return;
                 }
                 self.due = Some(id);
+                self.is_due_unknown = false;
             }
             CommandKind::Output { call_id, content } => {
                 let most = if self.is_duplex() { DUPLEX_OUTPUT_MAX } else { OUTPUT_MAX };
@@ -528,7 +550,8 @@ impl LiveSession {
         };
         let asks = if tools && !self.quiet { self.random.pick(&[0, 0, 1, 1, 2, 4]) } else { 0 };
         let is_told = self.carried;
-        let (is_unknown, told) = (false, response.clone());
+        let is_unknown = ours.is_some() && std::mem::take(&mut self.is_due_unknown);
+        let told = response.clone();
         self.active.push(Active { response, ours, is_unknown, is_told, asks, reads });
         self.say(LiveNews::ResponseBegan { response: told, command: ours });
     }

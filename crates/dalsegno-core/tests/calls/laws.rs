@@ -225,9 +225,11 @@ impl Play {
                 }
             }
             Happens::Busy => {
-                if let Some(respond) = self.respond().filter(|_| self.active.is_some()) {
+                // Also with a response that no news told of.
+                if let Some(respond) = self.respond() {
                     let (code, message) = ("busy".into(), String::new());
                     self.call.tell(LiveNews::Refused { command: respond.id, code, message });
+                    assert!(self.respond().is_none(), "a busy session is asked again at once");
                 }
             }
             Happens::Wait(millis) => {

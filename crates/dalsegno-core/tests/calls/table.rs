@@ -421,6 +421,34 @@ fn a_busy_session_is_asked_again_when_its_response_has_ended() {
 }
 
 #[test]
+fn a_session_that_is_busy_with_a_response_that_no_news_told_of_is_asked_again_after_a_pause() {
+    for ends in [false, true] {
+        let mut call = Call::open();
+        call.calls("r1", "c1", "book.find", 1);
+        let id = call.operations[0].id;
+        call.returns(id, json!(1));
+        for asked in 1..4 {
+            assert_eq!(call.responds(), asked);
+            let respond = call.outbox().last().unwrap().clone();
+            let (code, message) = ("busy".to_owned(), String::new());
+            call.tell(LiveNews::Refused { command: respond.id, code, message });
+            assert_eq!(call.responds(), asked, "it is asked again at once");
+            if ends {
+                // The end of one that was broken off by the caller says nothing of the one that answers the caller.
+                call.ended("unseen", ResponseEnd::Interrupted);
+                assert_eq!(call.responds(), asked);
+                call.ended(&format!("unseen {asked}"), ResponseEnd::Completed);
+            } else {
+                call.now += 3_000;
+                assert_eq!(call.state.wake_at(&call.config).unwrap().as_millis(), call.now);
+                call.tell(LiveNews::Woke);
+            }
+        }
+        assert_eq!(call.responds(), 4);
+    }
+}
+
+#[test]
 fn a_call_that_lasts_too_long_is_closed_and_fails() {
     for (lasts_ms, words) in [(30 * 60 * 1_000, "(30 min)"), (45_000, "(45 s)")] {
         let mut config = config();

@@ -129,7 +129,7 @@ impl Engine {
         };
         let (_, events) = broadcast::channel(1);
         let (stop, _) = watch::channel(Stop::Go);
-        RunHandle { run, is_new: false, events, stop, task: tokio::spawn(async { Ok(report) }) }
+        RunHandle { run, is_new: false, begun: None, events, stop, task: tokio::spawn(async { Ok(report) }) }
     }
 }
 

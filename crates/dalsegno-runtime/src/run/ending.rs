@@ -137,7 +137,7 @@ impl Engine {
         let mut driver =
             Driver::new(context, Arc::clone(self.store()), lease, fold, watches, stopped).on(line);
         begin(&mut driver, left);
-        Ok(RunHandle { run, is_new: false, events, stop, task: self.perform(driver) })
+        Ok(RunHandle { run, is_new: false, begun: None, events, stop, task: self.perform(driver) })
     }
 
     /// Ends the child runs of a run that has ended. The commit that ended it told them; this does not wait for a worker.

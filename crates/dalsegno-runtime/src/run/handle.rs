@@ -9,7 +9,7 @@ use tokio::sync::{broadcast, watch};
 use tokio::task::JoinHandle;
 
 use dalsegno_core::{AgentName, AgentResponse, Gate, OperationId, RunId, Timestamp};
-use dalsegno_history::WaitingOperation;
+use dalsegno_history::{Latest, WaitingOperation};
 use dalsegno_store::{NewRecord, StorageKind};
 
 use crate::error::RunFailure;
@@ -30,6 +30,7 @@ pub(crate) enum Stop {
 pub struct RunHandle {
     pub(crate) run: RunId,
     pub(crate) is_new: bool,
+    pub(crate) begun: Option<Box<Latest>>,
     pub(crate) events: broadcast::Receiver<RunEvent>,
     pub(crate) stop: watch::Sender<Stop>,
     pub(crate) task: JoinHandle<Result<RunReport, RunFailure>>,
@@ -45,6 +46,11 @@ impl RunHandle {
     /// exists.
     pub fn is_new(&self) -> bool {
         self.is_new
+    }
+
+    /// Where the run stood when it began, to be taken once. There is none for a fork, and for a run that did not begin with this handle.
+    pub fn take_begun(&mut self) -> Option<Latest> {
+        self.begun.take().map(|latest| *latest)
     }
 
     /// The next event, or `None` after the last one. A reader that falls far behind misses events; a gap in the sequence

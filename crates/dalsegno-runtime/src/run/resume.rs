@@ -271,7 +271,14 @@ impl Engine {
         let report = RunReport { run, agent, end: RunEnd::Ended(response), steps, usage, before: Vec::new() };
         let (_, events) = broadcast::channel(1);
         let (stop, _) = watch::channel(Stop::Go);
-        Ok(RunHandle { run, is_new: false, events, stop, task: tokio::spawn(async { Ok(report) }) })
+        Ok(RunHandle {
+            run,
+            is_new: false,
+            begun: None,
+            events,
+            stop,
+            task: tokio::spawn(async { Ok(report) }),
+        })
     }
 
     /// Reads where an owned run stands, and checks that it can go on here.
@@ -391,7 +398,7 @@ impl Engine {
         for (operation, answer) in answers {
             driver.answer(operation, answer)?;
         }
-        Ok(RunHandle { run, is_new: false, events, stop, task: self.perform(driver) })
+        Ok(RunHandle { run, is_new: false, begun: None, events, stop, task: self.perform(driver) })
     }
 }
 

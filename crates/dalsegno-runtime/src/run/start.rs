@@ -12,7 +12,7 @@ use dalsegno_core::{
     AgentCall, AgentConfig, AgentName, AgentRequest, AgentResponse, Attachment, Budget, Digest, Handoff,
     OperationId, RUN_DEPTH_MAX, RunId, SessionContext, Surface, Usage, digest_json,
 };
-use dalsegno_history::{Fold, HistoryError, child_run, successor_run};
+use dalsegno_history::{Fold, HistoryError, Latest, child_run, successor_run};
 use dalsegno_store::{
     AcquireError, Body, CreateError, Created, Follows, NewRecord, NewRun, Parent, RunFilter, Started,
     digest_bytes,
@@ -247,6 +247,7 @@ impl Engine {
         let follow_last = beginning.follow_last;
         let line = beginning.line.take();
         let mut prepared = self.prepare(beginning, None).await?;
+        let is_fork = forked.is_some();
         prepared.new.records.extend(forked);
         let run = prepared.new.run;
         let modules = prepared.modules;
@@ -277,6 +278,14 @@ impl Engine {
             // The handle that is about to be returned holds the receiver.
             let _ = prepared.context.events.send(RunEvent::Recorded { seq, record: Arc::new(record) });
         }
+        let begun = match is_fork {
+            true => None,
+            false => Some(Box::new(Latest::begun(
+                prepared.new.summary()?,
+                Arc::clone(&prepared.config),
+                origin.clone(),
+            ))),
+        };
         let fold = Fold::at(prepared.config, run, origin).with_modules(modules);
         let (stop, stopped) = watch::channel(Stop::Go);
         let mut driver =
@@ -284,7 +293,8 @@ impl Engine {
                 .on(line);
         // A fork may keep a configuration of before.
         driver.narrow();
-        Ok(RunHandle { run, is_new: true, events: prepared.reader, stop, task: self.perform(driver) })
+        let (events, task) = (prepared.reader, self.perform(driver));
+        Ok(RunHandle { run, is_new: true, begun, events, stop, task })
     }
 
     async fn resume_existing(&self, run: RunId, line: Option<Line>) -> Result<RunHandle, EngineError> {

@@ -1,7 +1,11 @@
 //! Runs on real parts: journal in SQLite, memory in SQLite, tools in process, a scripted model.
 
+use std::sync::Arc;
+
 use dalsegno_core::{EffectClass, Gate, RunErrorCode, Status};
+use dalsegno_history::Inspection;
 use dalsegno_runtime::{EngineError, GateInput, Received, RunEnd, Settlement, StartOptions};
+use dalsegno_store::{RunStatus, RunSummary};
 use serde_json::json;
 
 use crate::support::{Behaviour, World, answer};
@@ -252,6 +256,31 @@ async fn started(world: &World) -> dalsegno_runtime::RunHandle {
         tokio::task::yield_now().await;
     }
     handle
+}
+
+#[tokio::test]
+async fn where_a_run_stood_when_it_began_is_known_without_reading_it() {
+    let world = one_tool(EffectClass::Unsafe, Behaviour::Slow(50), "");
+    let mut handle = started(&world).await;
+    let begun = handle.take_begun().unwrap();
+    assert!(handle.take_begun().is_none());
+    let run = handle.finish().await.unwrap().run;
+    let engine = world.engine().await;
+    let journal = engine.journal();
+    let Inspection { records, summary, .. } = journal.inspect(run, None).await.unwrap();
+    let first = journal.begin(run, Arc::clone(&begun.config), &records[..1]).await.unwrap();
+    assert_eq!(&begun.state, first.state());
+    assert_eq!((begun.second, begun.response, begun.waiting.len()), (None, None, 0));
+    assert_eq!((begun.summary.status, begun.summary.records), (RunStatus::Running, 1));
+    assert_eq!(begun.summary.updated_at, records[0].at);
+    let of_both =
+        |one: &RunSummary| (one.run, one.agent.clone(), one.session.clone(), one.config, one.started_at);
+    assert_eq!(of_both(&begun.summary), of_both(&summary));
+    // Of another one, the journal says where it stands.
+    let options = dalsegno_runtime::ForkOptions { at: Some(1), ..Default::default() };
+    let mut fork = engine.fork(run, options).await.unwrap();
+    assert!(fork.take_begun().is_none());
+    fork.finish().await.unwrap();
 }
 
 #[tokio::test]

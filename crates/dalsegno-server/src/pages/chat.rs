@@ -199,5 +199,5 @@ async fn begin(
     }
     let request = AgentRequest { tenant: tenant.to_owned(), ..AgentRequest::text(said) };
     let options = StartOptions { key, session, ..StartOptions::default() };
-    launch(shared, agent, request, options).await.map(|(run, _)| run)
+    launch(shared, agent, request, options).await.map(|launched| launched.run)
 }

@@ -182,18 +182,25 @@ fn completed(time: u64) -> NewRecord {
 /// The title says it.
 pub async fn what_tells_where_a_run_stands_is_read_at_once<S: Store>(new: impl Fn() -> S) {
     let (store, owner) = (new(), Owner::in_process());
-    let mut lease = create(&store, new_run(1, &owner)).await;
+    let new = new_run(1, &owner);
+    let begun = new.summary().unwrap();
+    let mut lease = create(&store, new).await;
+    assert_eq!(store.summary(lease.run()).await.unwrap(), begun, "it is known before it is read");
     store.append(&mut lease, vec![note(1), note(2)]).await.unwrap();
     let run = lease.run();
     for seq in 0..4 {
         if seq > 0 {
             store.save_snapshot(&lease, snapshot(seq, "text")).await.unwrap();
         }
-        let recent = store.recent(run).await.unwrap();
+        let recent = store.recent(run, None).await.unwrap();
         assert_eq!(recent.summary, store.summary(run).await.unwrap());
         assert_eq!(recent.config, store.config(recent.summary.config).await.unwrap());
         assert_eq!(recent.snapshot, store.snapshot(run).await.unwrap());
         assert_eq!(recent.records, store.read(run, seq).await.unwrap());
+        let tenant = recent.summary.tenant;
+        assert_eq!(store.recent(run, Some(&tenant)).await.unwrap().records, recent.records);
+        let of_another = store.recent(run, Some("another")).await;
+        assert!(matches!(of_another, Err(ReadError::UnknownRun { run: unknown }) if unknown == run));
         let second = recent.second.or_else(|| recent.records.into_iter().find(|record| record.seq == 1));
         assert_eq!(second, Some(store.read(run, 1).await.unwrap().swap_remove(0)));
     }

@@ -13,6 +13,7 @@ mod gc;
 mod inbox;
 mod open;
 mod read;
+mod readers;
 mod rows;
 mod spending;
 mod take;
@@ -21,13 +22,12 @@ mod write;
 mod writer;
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use dalsegno_core::{Digest, OperationId, RunId, Timestamp};
 use rusqlite::Connection;
-use tokio::sync::Semaphore;
 
 use crate::archive::{Archive, ImportError, Imported};
 use crate::backup::BackupError;
@@ -53,14 +53,12 @@ use crate::store::Store;
 
 use self::doorbell::Doorbell;
 use self::open::Reading;
+use self::readers::Readers;
 pub(crate) use self::rows::Stored;
 #[cfg(feature = "conformance")]
 pub(crate) use self::rows::{COLUMNS, keys, load, replace};
 use self::write::{Acquired, Append};
 use self::writer::Writer;
-
-/// Most connections that read at once. Reads are rare beside appends: resumes, listings, replays.
-const READERS: usize = 4;
 
 /// How often an erasure tries to empty the log, and the pause between: five seconds in all, in which others write.
 const CHECKPOINTS: u32 = 70;
@@ -110,16 +108,15 @@ impl SqliteStore {
     }
 
     fn with(path: PathBuf, writer: Writer, reading: Reading) -> Self {
-        let permits = Arc::new(Semaphore::new(READERS));
-        let readers = Readers { path, reading, idle: Mutex::default(), permits };
+        let readers = Readers::new(path, reading);
         let holds = Holds::default();
         let (told, turn, doorbell) = (Told::default(), Turn::default(), Doorbell::default());
-        Self { doorbell, readers: Arc::new(readers), writer, holds, told, turn }
+        Self { doorbell, readers, writer, holds, told, turn }
     }
 
     /// The file.
     pub fn path(&self) -> &Path {
-        &self.readers.path
+        self.readers.path()
     }
 
     /// Examines the whole journal as of one moment, and writes nothing: the file itself, the schema, every run's chain,
@@ -145,7 +142,7 @@ impl SqliteStore {
     ) -> Result<(), BackupError> {
         let target = path.as_ref();
         let target = std::path::absolute(target).unwrap_or_else(|_| target.to_owned());
-        let (source, reading) = (self.readers.path.clone(), self.readers.reading);
+        let (source, reading) = (self.readers.path().to_owned(), self.readers.reading());
         blocking(move || {
             let connection = open::open_reader(&source, reading)
                 .map_err(|error| StorageError::new(source.to_str(), error))?;
@@ -277,8 +274,8 @@ impl Store for SqliteStore {
     }
 
     async fn version(&self) -> Result<u64, ReadError> {
-        let version = self.doorbell.version(&self.readers.path);
-        version.map_err(|error| StorageError::new(self.readers.path.to_str(), error).into())
+        let version = self.doorbell.version(self.readers.path());
+        version.map_err(|error| StorageError::new(self.readers.path().to_str(), error).into())
     }
 
     async fn probe(&self) -> Result<(), StorageError> {
@@ -389,7 +386,7 @@ impl Store for SqliteStore {
             return Ok(Vec::new());
         }
         let opened = self.readers.call(move |connection| inbox::read(connection, run)).await?;
-        self.doorbell.know(run, &self.readers.path);
+        self.doorbell.know(run, self.readers.path());
         Ok(self.told.readable(run, opened))
     }
 
@@ -448,8 +445,9 @@ impl Store for SqliteStore {
         self.readers.call(move |connection| read::snapshot(connection, run)).await
     }
 
-    async fn recent(&self, run: RunId) -> Result<Recent, ReadError> {
-        self.readers.call(move |connection| read::recent(connection, run)).await
+    async fn recent(&self, run: RunId, tenant: Option<&str>) -> Result<Recent, ReadError> {
+        let tenant = tenant.map(str::to_owned);
+        self.readers.call(move |connection| read::recent(connection, run, tenant.as_deref())).await
     }
 }
 
@@ -507,57 +505,5 @@ where
             Ok(panic) => std::panic::resume_unwind(panic),
             Err(_) => Err(StorageError::closed().into()),
         },
-    }
-}
-
-/// A few connections that read, opened when they are needed.
-#[derive(Debug)]
-struct Readers {
-    path: PathBuf,
-    reading: Reading,
-    idle: Mutex<Vec<Connection>>,
-    permits: Arc<Semaphore>,
-}
-
-impl Readers {
-    /// Reads on a thread where waiting is allowed, within one read transaction.
-    async fn call<T, E>(
-        self: &Arc<Self>,
-        read: impl FnOnce(&Connection) -> Result<T, Fault<E>> + Send + 'static,
-    ) -> Result<T, E>
-    where
-        T: Send + 'static,
-        E: From<StorageError> + Send + 'static,
-    {
-        let permit = Arc::clone(&self.permits).acquire_owned().await.map_err(|_| StorageError::closed())?;
-        let readers = Arc::clone(self);
-        blocking(move || {
-            let result = readers.read(read);
-            drop(permit);
-            result
-        })
-        .await
-    }
-
-    fn read<T, E: From<StorageError>>(
-        &self,
-        read: impl FnOnce(&Connection) -> Result<T, Fault<E>>,
-    ) -> Result<T, E> {
-        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let connection = match idle {
-            Some(connection) => connection,
-            None => open::open_reader(&self.path, self.reading)
-                .map_err(|error| StorageError::new(self.path.to_str(), error))?,
-        };
-        let result = connection
-            .unchecked_transaction()
-            .map_err(Fault::Storage)
-            .and_then(|transaction| read(&transaction));
-        let result = result.map_err(|fault| match fault {
-            Fault::Refused(error) => error,
-            Fault::Storage(error) => storage_error(&connection, error).into(),
-        });
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
-        result
     }
 }

@@ -31,7 +31,10 @@ pub(super) fn records(connection: &Connection, run: RunId, from: u64) -> Result<
 
 /// Reads and verifies some of a run's records, up to the first that cannot be read.
 pub(super) fn page(connection: &Connection, run: RunId, from: u64, most: usize) -> Result<Page> {
-    let entry = entry(connection, run)?;
+    page_of(connection, run, &entry(connection, run)?, from, most)
+}
+
+fn page_of(connection: &Connection, run: RunId, entry: &Entry, from: u64, most: usize) -> Result<Page> {
     let from = from.min(entry.head.next_seq);
     let previous = match from.checked_sub(1) {
         None => Link::default(),
@@ -464,9 +467,12 @@ fn snapshot_of(connection: &Connection, run: RunId, entry: &Entry) -> Result<Opt
     Ok(found.and_then(|stored| open_snapshot(connection, run, entry.head.next_seq, &stored)))
 }
 
-/// Reads what tells where a run stands.
-pub(super) fn recent(connection: &Connection, run: RunId) -> Result<Recent> {
+/// Reads what tells where a run stands, if it belongs to this tenant.
+pub(super) fn recent(connection: &Connection, run: RunId, tenant: Option<&str>) -> Result<Recent> {
     let summary = summary(connection, run)?;
+    if tenant.is_some_and(|tenant| tenant != summary.tenant) {
+        return Err(Fault::Refused(ReadError::UnknownRun { run }));
+    }
     let config = config(connection, summary.config)?;
     let entry = entry(connection, run)?;
     let snapshot = snapshot_of(connection, run, &entry)?;
@@ -474,7 +480,9 @@ pub(super) fn recent(connection: &Connection, run: RunId) -> Result<Recent> {
     let records = read(connection, run, &entry, from)?;
     let second = match from {
         0 | 1 => None,
-        _ => page(connection, run, 1, 1)?.into_records().map_err(Fault::Refused)?.into_iter().next(),
+        _ => {
+            page_of(connection, run, &entry, 1, 1)?.into_records().map_err(Fault::Refused)?.into_iter().next()
+        }
     };
     Ok(Recent { summary, config, snapshot, records, second })
 }

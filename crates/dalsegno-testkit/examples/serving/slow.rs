@@ -19,7 +19,7 @@ use crate::times::Times;
 use crate::workspace::Workspace;
 
 /// The slow clients.
-const CLIENTS: usize = 100;
+const CLIENTS: u32 = 100;
 
 /// The steps of the run that they read.
 const STEPS: usize = 2_000;
@@ -72,7 +72,7 @@ pub(crate) async fn measure(arguments: &Arguments) -> anyhow::Result<Vec<Line>> 
     for (what, beside) in [(kibibytes.as_str(), pages), ("the stream of a long run", streams)] {
         let Beside { quick, memory: samples, cut } = beside;
         let peak = samples.iter().copied().max().unwrap_or(memory);
-        let each = peak.saturating_sub(memory) as f64 / 1_024.0 / CLIENTS as f64;
+        let each = peak.saturating_sub(memory) as f64 / 1_024.0 / f64::from(CLIENTS);
         lines.extend([
             Line::at_most(
                 format!("beside {CLIENTS} that read {what} by bytes, its p99"),
@@ -107,9 +107,14 @@ async fn beside(
 ) -> anyhow::Result<Beside> {
     let cut = Arc::new(AtomicUsize::new(0));
     let mut slow = JoinSet::new();
-    for _ in 0..CLIENTS {
-        let (path, key) = (path.to_owned(), key.to_owned());
-        slow.spawn(read_slowly(server.address, path, key, accept, Arc::clone(&cut)));
+    for number in 0..CLIENTS {
+        let (path, key, cut) = (path.to_owned(), key.to_owned(), Arc::clone(&cut));
+        let address = server.address;
+        slow.spawn(async move {
+            // Spread over the second: a hundred that read in the same moment would hold up the quick one themselves.
+            tokio::time::sleep(SECOND * number / CLIENTS).await;
+            read_slowly(address, path, key, accept, cut).await
+        });
     }
     // All of them have their first byte by then.
     tokio::time::sleep(2 * SECOND).await;

@@ -71,6 +71,7 @@ impl Operator {
     pub(crate) async fn finish(&mut self) {
         self.world.note("from here on nothing goes wrong");
         self.world.calm();
+        self.thaw_all();
         self.end_calls().await;
         self.kill_all().await;
         self.world.clock.set_wrong_by(0);

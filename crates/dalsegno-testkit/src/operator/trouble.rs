@@ -87,6 +87,17 @@ impl Operator {
         });
     }
 
+    /// Lets every stopped process go on.
+    pub(super) fn thaw_all(&self) {
+        for Machine { process, .. } in self.machines.iter().chain(&self.stale) {
+            if process.is_frozen() && process.is_alive() {
+                self.world.note(&format!("p{} goes on", process.number));
+                self.world.judge(|guarantees| guarantees.goes_on(process));
+                process.thaw();
+            }
+        }
+    }
+
     fn block_disk(&mut self) {
         let pause = self.random.millis(500, 30_000);
         let world = Arc::clone(&self.world);

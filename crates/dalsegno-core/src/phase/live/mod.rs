@@ -287,6 +287,7 @@ impl Room<'_> {
                 if code == BUSY {
                     // Once the active response has ended. What only fills a silence is of no use any more.
                     self.live.talk.unspoken |= tools;
+                    self.is_busy();
                 } else {
                     self.live.talk.failures = self.live.talk.failures.saturating_add(1);
                 }

@@ -83,7 +83,8 @@ impl Live {
             && talk.active.is_none()
             && talk.asked.is_none()
             && self.hangs_up.is_none()
-            && (self.duplex || (!talk.caller && talk.turn_until.is_none()))
+            && talk.turn_until.is_none()
+            && (self.duplex || !talk.caller)
             // The model that works with the tools takes no wish while a call of it has no output.
             && !(self.duplex && self.calls.iter().any(|call| call.answered == Answered::No))
             && talk.failures < FAILURES_MAX
@@ -137,6 +138,13 @@ impl Room<'_> {
 
     fn respond(&mut self, instructions: Option<String>, tools: bool) {
         self.live.talk.asked = self.emit(CommandKind::Respond { instructions, tools });
+    }
+
+    /// The session has a response under way. One whose beginning no news told is waited for, as one that follows from the caller's turn.
+    pub(super) fn is_busy(&mut self) {
+        if self.live.talk.active.is_none() {
+            self.live.talk.turn_until = Some(after(self.at, TURN_MS));
+        }
     }
 
     /// The first words of the agent.
@@ -227,6 +235,11 @@ impl Room<'_> {
         let active = self.live.talk.end(response);
         if active.is_some() && self.live.talk.active.is_none() {
             self.live.talk.quiet_since = Some(self.at).filter(|_| !self.live.talk.caller);
+        }
+        let is_news = self.live.talk.ended.as_ref().is_none_or(|(ended, _)| ended != response);
+        if active.is_none() && is_news && end != ResponseEnd::Interrupted {
+            // Its beginning was missed, and it is what the session was busy with.
+            self.live.talk.turn_until = None;
         }
         match end {
             ResponseEnd::Completed => {
