@@ -23,6 +23,9 @@ use crate::engine::Engine;
 /// How often the journal is asked whether another process has written.
 const LOOK: Duration = Duration::from_millis(50);
 
+/// The pause after such a look, as a multiple of what it took: with many runs that are followed, it takes a tenth of a core at most.
+const REST: u32 = 9;
+
 /// Most records that are read at once.
 const AT_ONCE: usize = 200;
 
@@ -259,6 +262,9 @@ impl Page {
 #[derive(Debug, Default)]
 struct Runs {
     followed: BTreeMap<RunId, Arc<Followed>>,
+    /// How many follow a run now, and how often one has begun to.
+    tails: usize,
+    begun: u64,
     /// A task looks for records of other processes.
     is_watched: bool,
 }
@@ -340,6 +346,8 @@ impl Tails {
         let mut runs = self.runs();
         let followed = Arc::clone(runs.followed.entry(run).or_default());
         followed.inner().tails += 1;
+        runs.tails += 1;
+        runs.begun += 1;
         if !std::mem::replace(&mut runs.is_watched, true) {
             tokio::spawn(watch(Arc::downgrade(self), journal.clone()));
         }
@@ -380,6 +388,7 @@ impl Tails {
             if followed.is_idle() {
                 runs.followed.remove(&run);
             }
+            runs.tails -= 1;
         }
     }
 
@@ -409,36 +418,40 @@ impl Tails {
         Some(Speaker { run, speech, followed, tails: Arc::clone(self) })
     }
 
-    /// The runs that are followed; none when no run is followed, and then the task that asks ends.
-    fn watched(&self) -> Vec<RunId> {
+    /// How often a run began to be followed; none when no run is followed, and then the task that asks ends.
+    fn begun(&self) -> Option<u64> {
         let mut runs = self.runs();
+        runs.is_watched = runs.tails > 0;
+        runs.is_watched.then_some(runs.begun)
+    }
+
+    /// The runs that are followed.
+    fn watched(&self) -> Vec<RunId> {
         let is_followed =
             |(run, followed): (&RunId, &Arc<Followed>)| (followed.inner().tails > 0).then_some(*run);
-        let watched: Vec<RunId> = runs.followed.iter().filter_map(is_followed).collect();
-        runs.is_watched = !watched.is_empty();
-        watched
+        self.runs().followed.iter().filter_map(is_followed).collect()
     }
 }
 
 /// Looks for records that other processes have written, as long as a run is followed.
 async fn watch(tails: Weak<Tails>, journal: Journal) {
-    let mut version = None;
-    let mut before = Vec::new();
+    let (mut version, mut before) = (None, 0);
+    let mut pause = LOOK;
     loop {
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(pause).await;
+        pause = LOOK;
         let Some(tails) = tails.upgrade() else { return };
-        let runs = tails.watched();
-        if runs.is_empty() {
-            return;
-        }
+        let Some(begun) = tails.begun() else { return };
         // One that cannot tell is looked at each time.
         let now = journal.store().version().await.ok();
-        if now.is_some() && now == version && runs == before {
+        if now.is_some() && now == version && begun == before {
             continue;
         }
+        let looked = Instant::now();
         // Trouble with the journal passes, or each reader meets it itself.
-        let Ok(heads) = journal.store().heads(&runs).await else { continue };
-        (version, before) = (now, runs);
+        let Ok(heads) = journal.store().heads(&tails.watched()).await else { continue };
+        pause = pause.max(looked.elapsed() * REST);
+        (version, before) = (now, begun);
         for (run, records) in heads {
             tails.recorded(run, records);
         }

@@ -22,7 +22,7 @@ use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_io_timeout::TimeoutStream;
 use tower::ServiceExt as _;
 
-use crate::body::Unproven;
+use crate::body::Room;
 use crate::costly::Costly;
 use crate::documents::Turns;
 use crate::hands::Hands;
@@ -230,7 +230,8 @@ impl Server {
             webhooks,
             triggers,
             telephones,
-            unproven: Unproven::new(crate::telephone::UNPROVEN),
+            unproven: Room::new(crate::telephone::UNPROVEN),
+            uploads: Room::new(crate::upload::ROOM),
             turns: Turns::default(),
             engine: engine.clone(),
             keys,

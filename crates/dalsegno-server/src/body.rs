@@ -40,14 +40,19 @@ impl<T: DeserializeOwned> FromRequest<Arc<Shared>> for Json<T> {
         if !is_json {
             return Err(not_json());
         }
-        // A list would be read as the values of the keys in their order.
-        if !bytes.trim_ascii_start().starts_with(b"{") {
-            let detail = "the body is no object";
-            let help = "send a JSON object as the book describes it";
-            return Err(Problem::new(Code::BadRequest, detail, help).at("", detail));
-        }
-        parse(&bytes).map(Self)
+        object(&bytes).map(Self)
     }
+}
+
+/// Reads a JSON object of a known form.
+pub(crate) fn object<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+    // A list would be read as the values of the keys in their order.
+    if !bytes.trim_ascii_start().starts_with(b"{") {
+        let detail = "the body is no object";
+        let help = "send a JSON object as the book describes it";
+        return Err(Problem::new(Code::BadRequest, detail, help).at("", detail));
+    }
+    parse(bytes)
 }
 
 /// A media type without its parameters.
@@ -63,27 +68,34 @@ pub(crate) fn not_json() -> Problem {
 }
 
 pub(crate) async fn collect(body: Body, most: u64) -> Result<Vec<u8>, Problem> {
-    collect_with(body, most, |_| Ok(())).await
+    collect_with(body, most, PATIENCE, |_| Ok(())).await
 }
 
-/// Room for the bodies of senders that have proven nothing yet. Only bytes that have arrived take some: a connection that sends nothing
-/// keeps no other sender out.
-pub(crate) struct Unproven(Arc<Semaphore>);
+/// Room for bodies that are on their way: of senders that have proven nothing yet, or with files. Only bytes that have arrived take some:
+/// a connection that sends nothing keeps no other sender out.
+pub(crate) struct Room(Arc<Semaphore>);
 
-/// The room of a body, until it is known who sent it.
+/// The room that a body takes.
 pub(crate) struct Held {
     _permit: Option<OwnedSemaphorePermit>,
 }
 
-impl Unproven {
+impl Held {
+    /// That of a body which takes none.
+    pub(crate) const fn nothing() -> Self {
+        Self { _permit: None }
+    }
+}
+
+impl Room {
     /// Room for so many bytes.
     pub(crate) fn new(bytes: u64) -> Self {
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         Self(Arc::new(Semaphore::new(bytes.min(Semaphore::MAX_PERMITS))))
     }
 
-    /// Reads a body whole. One that is too large, too slow or broken off counts as a failure of its address; that there is no room here
-    /// does not, or who fills the room would keep out the addresses of all others.
+    /// Reads a body of an unknown sender whole. One that is too large, too slow or broken off counts as a failure of its address; that
+    /// there is no room here does not, or who fills the room would keep out the addresses of all others.
     pub(crate) async fn collect(
         &self,
         body: Body,
@@ -91,7 +103,7 @@ impl Unproven {
         limits: &Limits,
         address: Option<IpAddr>,
     ) -> Result<(Vec<u8>, Held), Problem> {
-        let arrived = self.gather(body, most).await;
+        let arrived = self.gather(body, most, PATIENCE).await;
         if let (Err(problem), Some(address)) = (&arrived, address)
             && !problem.is_unavailable()
         {
@@ -100,9 +112,15 @@ impl Unproven {
         arrived
     }
 
-    async fn gather(&self, body: Body, most: u64) -> Result<(Vec<u8>, Held), Problem> {
+    /// Reads a body whole.
+    pub(crate) async fn gather(
+        &self,
+        body: Body,
+        most: u64,
+        patience: Duration,
+    ) -> Result<(Vec<u8>, Held), Problem> {
         let mut held: Option<OwnedSemaphorePermit> = None;
-        let body = collect_with(body, most, |bytes| {
+        let body = collect_with(body, most, patience, |bytes| {
             let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
             let permit = Arc::clone(&self.0).try_acquire_many_owned(bytes).map_err(|_| full())?;
             match &mut held {
@@ -117,7 +135,7 @@ impl Unproven {
 }
 
 fn full() -> Problem {
-    let detail = "too many deliveries are on their way at once";
+    let detail = "too many bodies are on their way at once";
     Problem::new(Code::Unavailable, detail, "send it again later").retry_after(2)
 }
 
@@ -125,6 +143,7 @@ fn full() -> Problem {
 async fn collect_with(
     body: Body,
     most: u64,
+    patience: Duration,
     mut take: impl FnMut(usize) -> Result<(), Problem>,
 ) -> Result<Vec<u8>, Problem> {
     let mut limited = Limited::new(body, usize::try_from(most).unwrap_or(usize::MAX));
@@ -149,10 +168,10 @@ async fn collect_with(
         }
         Ok(bytes)
     };
-    tokio::time::timeout(PATIENCE, gathered).await.unwrap_or_else(|_| {
+    tokio::time::timeout(patience, gathered).await.unwrap_or_else(|_| {
         Err(Problem::new(
             Code::TooSlow,
-            format!("the body did not arrive within {} s", PATIENCE.as_secs()),
+            format!("the body did not arrive within {} s", patience.as_secs()),
             "send it again, over a faster connection",
         ))
     })
@@ -214,7 +233,7 @@ mod tests {
         let address = Some(IpAddr::from([192, 0, 2, 1]));
         let limits = Limits::new(&ServeSettings::default());
         let times = ServeSettings::default().refusals_per_minute;
-        let full = Unproven::new(4);
+        let full = Room::new(4);
         for _ in 0..times + 1 {
             let problem = full.collect(Body::from("12345"), 8, &limits, address).await.err().unwrap();
             assert_eq!(problem.document()["code"], "server_unavailable");

@@ -42,6 +42,7 @@ mod telephone;
 mod tls;
 mod triggers;
 mod upkeep;
+mod upload;
 mod webhooks;
 
 pub use accept::{ServeError, Server};

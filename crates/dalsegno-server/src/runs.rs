@@ -25,6 +25,7 @@ use crate::params::{self, Params};
 use crate::problem::{self, Code, Problem};
 use crate::routes::Route;
 use crate::shared::Shared;
+use crate::upload::WithFiles;
 
 /// What a run is started with.
 #[derive(Deserialize, ToSchema)]
@@ -59,6 +60,17 @@ pub(crate) struct Start {
     #[serde(default)]
     #[schema(min_length = 1, max_length = 256, pattern = "^[^\\u0000-\\u001f\\u007f-\\u009f]*$")]
     tenant: Option<String>,
+}
+
+/// A start with files, as a form.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "the form is read part by part; this is its description")]
+struct StartForm {
+    /// What the run is started with.
+    run: Start,
+    /// The files that go with the request, each with its name and its media type: at most 16, and 32 MiB with all else.
+    #[schema(value_type = Vec<String>, format = Binary, max_items = 16)]
+    file: Vec<Vec<u8>>,
 }
 
 /// What a client learns of a run that it may start and not read.
@@ -137,6 +149,8 @@ pub(crate) fn routes() -> Vec<Route> {
 ///
 /// With an `Idempotency-Key`, the request can be sent again as often as wanted, also to another server after a crash: the run
 /// starts once. The same key with another body is a conflict.
+///
+/// Files go with it in a form, `multipart/form-data`: the JSON in the part `run`, and each file in a part `file`.
 #[utoipa::path(
     post,
     path = "/v1/runs",
@@ -146,7 +160,10 @@ pub(crate) fn routes() -> Vec<Route> {
         ("Idempotency-Key" = Option<String>, Header, description = "Names this start; kept as long as the run.", min_length = 1, max_length = 255),
         ("Prefer" = Option<String>, Header, description = "`wait=30` waits up to 30 seconds until the run ends or is suspended; at most 60."),
     ),
-    request_body(content = Start, example = json!({ "agent": "notes", "text": "disk full" })),
+    request_body(content(
+        (Start = "application/json", example = json!({ "agent": "notes", "text": "disk full" })),
+        (StartForm = "multipart/form-data"),
+    )),
     responses(
         (status = 201, description = "The run.", body = Beginning, headers(
             ("Location" = String, description = "The address of the run."),
@@ -163,7 +180,7 @@ pub(crate) async fn start(
     State(shared): State<Arc<Shared>>,
     Client(access): Client,
     headers: HeaderMap,
-    body::Json(start): body::Json<Start>,
+    WithFiles { body: start, files, held: _held }: WithFiles<Start>,
 ) -> Result<Response, Problem> {
     if shared.is_stopping() {
         return Err(Problem::stopping());
@@ -204,7 +221,7 @@ pub(crate) async fn start(
         }
         None => None,
     };
-    let options = StartOptions { key, session, model, after, ..StartOptions::default() };
+    let options = StartOptions { key, session, model, after, attachments: files, ..StartOptions::default() };
     let request = AgentRequest { tenant, ..request };
     let launched = launch(&shared, agent, request, options).await?;
     let is_new = launched.is_new;

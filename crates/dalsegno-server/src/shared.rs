@@ -12,7 +12,7 @@ use dalsegno_voice::Telephones;
 use dalsegno_workspace::ServeSettings;
 use tokio::sync::watch;
 
-use crate::body::Unproven;
+use crate::body::Room;
 use crate::changes::Changes;
 use crate::costly::Costly;
 use crate::documents::Turns;
@@ -51,7 +51,9 @@ pub(crate) struct Shared {
     /// The lines that ring.
     pub(crate) telephones: Arc<Telephones>,
     /// The room for webhooks of lines that have proven nothing yet.
-    pub(crate) unproven: Unproven,
+    pub(crate) unproven: Room,
+    /// The room for bodies with files.
+    pub(crate) uploads: Room,
     /// Whose document is worked on.
     pub(crate) turns: Turns,
     /// Whether the server is stopping.

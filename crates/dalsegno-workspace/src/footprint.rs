@@ -11,8 +11,8 @@ use crate::workspace::{FILE_BYTES_MAX, Workspace, is_kept_aside};
 /// The files of a workspace as they were: `dalsegno.toml`, `dalsegno.lock`, and everything in `agents`, `tools` and `tenants`.
 ///
 /// A look costs one call of the system for each file and folder. A file that had just been written when the footprint was taken is
-/// read as well: a second change within the resolution of its clock leaves its times and its size as they were. The default is
-/// that of no files, which never change.
+/// read as well, until it is older: a second change within the resolution of its clock leaves its times and its size as they were. The
+/// default is that of no files, which never change.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Footprint {
     /// The files and folders to look at; none for the default.
@@ -52,7 +52,8 @@ impl Footprint {
 
     /// Says whether any of the files is another one by now, was removed, or was added. Trouble with the disk counts as a change,
     /// so that reading the workspace tells it.
-    pub fn has_changed(&self) -> bool {
+    pub fn has_changed(&mut self) -> bool {
+        let looked_at = SystemTime::now();
         let mut now = Self { places: self.places.clone(), entries: BTreeMap::new() };
         now.each(|path, metadata| {
             let was = self.entries.get(path);
@@ -61,7 +62,15 @@ impl Footprint {
                 ..Entry::of(metadata)
             }
         });
-        *self != now
+        if *self != now {
+            return true;
+        }
+        // What was read now and is old enough by now need not be read again: its next change has another time.
+        self.entries
+            .values_mut()
+            .filter(|entry| !entry.is_fresh(looked_at))
+            .for_each(|entry| entry.content = None);
+        false
     }
 
     fn each(&mut self, entry: impl Fn(&Path, &Metadata) -> Entry) {
@@ -86,8 +95,12 @@ impl Footprint {
 impl Entry {
     fn take(path: &Path, metadata: &Metadata, now: SystemTime) -> Self {
         let entry = Self::of(metadata);
-        let is_fresh = entry.changed.is_none_or(|changed| changed + RESOLUTION > now);
-        Self { content: if is_fresh { content(path) } else { None }, ..entry }
+        Self { content: if entry.is_fresh(now) { content(path) } else { None }, ..entry }
+    }
+
+    /// Says whether a second change can have the time of the one that was seen.
+    fn is_fresh(&self, now: SystemTime) -> bool {
+        self.changed.is_none_or(|changed| changed + RESOLUTION > now)
     }
 
     fn of(metadata: &Metadata) -> Self {
@@ -134,7 +147,7 @@ mod tests {
         let file = dir.path().join("agents/a.toml");
         fs::create_dir(dir.path().join("agents")).unwrap();
         fs::write(&file, "one").unwrap();
-        let footprint = Footprint::take(dir.path());
+        let mut footprint = Footprint::take(dir.path());
         assert!(!footprint.has_changed());
         fs::write(dir.path().join("agents/.a.toml.swp"), "an editor's own").unwrap();
         fs::write(dir.path().join("notes.txt"), "nobody reads it").unwrap();
@@ -146,10 +159,10 @@ mod tests {
         assert!(footprint.has_changed());
         fs::write(&file, "one").unwrap();
         fs::create_dir_all(dir.path().join("tenants/acme/tools")).unwrap();
-        let footprint = Footprint::take(dir.path());
+        let mut footprint = Footprint::take(dir.path());
         fs::write(dir.path().join("tenants/acme/tools/x.json"), "{}").unwrap();
         assert!(footprint.has_changed());
-        let footprint = Footprint::take(dir.path());
+        let mut footprint = Footprint::take(dir.path());
         fs::remove_file(&file).unwrap();
         assert!(footprint.has_changed());
         assert!(!Footprint::default().has_changed());
@@ -162,12 +175,12 @@ mod tests {
         fs::create_dir_all(root.join("tests/snapshots")).unwrap();
         fs::write(root.join("replies.toml"), "one").unwrap();
         let look = || Footprint::with_cases(root, [root.join("replies.toml")]);
-        let footprint = look();
+        let mut footprint = look();
         fs::write(root.join("tests/snapshots/a.snap.new"), "it waits").unwrap();
         fs::write(root.join("other.toml"), "no case names it").unwrap();
         assert!(!footprint.has_changed());
         for file in ["tests/a.toml", "tests/snapshots/a.snap", "replies.toml", "dalsegno.toml"] {
-            let footprint = look();
+            let mut footprint = look();
             fs::write(root.join(file), "two").unwrap();
             assert!(footprint.has_changed(), "{file}");
         }
@@ -183,11 +196,30 @@ mod tests {
             fs::write(path, "same size").unwrap();
             fs::File::options().write(true).open(path).unwrap().set_modified(old).unwrap();
         }
-        let footprint = Footprint::take(dir.path());
+        let mut footprint = Footprint::take(dir.path());
         assert!(!footprint.has_changed());
         if cfg!(unix) {
             fs::rename(&new, &file).unwrap();
             assert!(footprint.has_changed());
         }
+    }
+
+    #[test]
+    fn a_file_is_read_again_only_until_its_time_tells_of_its_next_change() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("dalsegno.toml");
+        fs::write(&file, "one").unwrap();
+        let mut footprint = Footprint::take(dir.path());
+        let is_read = |footprint: &Footprint| footprint.entries[&file].content.is_some();
+        assert!(!footprint.has_changed() && is_read(&footprint));
+        // As if the clock had moved on since.
+        let old = SystemTime::now() - RESOLUTION;
+        fs::File::options().write(true).open(&file).unwrap().set_modified(old).unwrap();
+        footprint.entries.get_mut(&file).unwrap().changed =
+            Some(fs::metadata(&file).unwrap().modified().unwrap());
+        assert!(!footprint.has_changed() && !is_read(&footprint));
+        assert!(!footprint.has_changed());
+        fs::write(&file, "two").unwrap();
+        assert!(footprint.has_changed());
     }
 }

@@ -23,7 +23,7 @@ use sha2::{Digest as _, Sha256};
 use utoipa::ToSchema;
 use utoipa_axum::routes;
 
-use crate::body::{self, Unproven};
+use crate::body::{self, Room};
 use crate::problem::{Code, Problem};
 use crate::routes::Route;
 use crate::shared::Shared;
@@ -41,13 +41,13 @@ pub(crate) struct Triggers {
     /// By name.
     of: BTreeMap<String, Trigger>,
     /// Room for the bodies of those who have proven nothing yet.
-    room: Unproven,
+    room: Room,
 }
 
 impl Triggers {
     /// The triggers of a workspace, for bodies of at most so many bytes.
     pub(crate) fn new(of: BTreeMap<String, Trigger>, body: u64) -> Self {
-        Self { of, room: Unproven::new(UNPROVEN.max(body.saturating_mul(4))) }
+        Self { of, room: Room::new(UNPROVEN.max(body.saturating_mul(4))) }
     }
 
     /// Says in the log which triggers accept no delivery, since their secret cannot be used.

@@ -22,5 +22,6 @@ mod tenants;
 mod tls;
 mod triggers;
 mod upkeep;
+mod uploads;
 mod webhooks;
 mod world;

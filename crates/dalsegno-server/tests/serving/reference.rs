@@ -80,6 +80,10 @@ fn describe(page: &mut String, method: &str, path: &str, operation: &Value) {
         let example = serde_json::to_string_pretty(&body["example"]).unwrap();
         write!(page, "\nThe body is {}:\n\n```json\n{example}\n```\n", link(name)).unwrap();
     }
+    if let Some(name) = name(&operation["requestBody"]["content"]["multipart/form-data"]["schema"]) {
+        write!(page, "\nOr it is a form, `multipart/form-data`, with the parts of {}.\n", link(name))
+            .unwrap();
+    }
     page.push_str("\n| status | answer |\n|---|---|\n");
     let mut problems = Vec::new();
     for (status, response) in operation["responses"].as_object().unwrap() {

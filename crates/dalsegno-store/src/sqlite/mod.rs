@@ -60,6 +60,9 @@ pub(crate) use self::rows::{COLUMNS, keys, load, replace};
 use self::write::{Acquired, Append};
 use self::writer::Writer;
 
+/// Files of a new run that are larger than this together, in bytes, are packed on a thread where that may take long.
+const LARGE: usize = 256 << 10;
+
 /// How often an erasure tries to empty the log, and the pause between: five seconds in all, in which others write.
 const CHECKPOINTS: u32 = 70;
 const CHECKPOINT_PAUSE: Duration = Duration::from_millis(50);
@@ -188,7 +191,15 @@ impl Store for SqliteStore {
     async fn create(&self, mut run: NewRun) -> Result<Created, CreateError> {
         run.started()?;
         run.check_blobs()?;
-        let (rows, blobs) = pack(&mut run)?;
+        let bytes: usize = run.blobs.iter().map(|(_, bytes)| bytes.len()).sum();
+        let (run, (rows, blobs)) = if bytes > LARGE {
+            blocking(move || Ok::<_, CreateError>((pack(&mut run)?, run)))
+                .await
+                .map(|(packed, run)| (run, packed))?
+        } else {
+            let packed = pack(&mut run)?;
+            (run, packed)
+        };
         let holds = self.holds.clone();
         self.writer.call(move |connection| write::create(connection, &run, &rows, &blobs, &holds)).await
     }

@@ -1,0 +1,137 @@
+//! Starts with files.
+
+use dalsegno_store::digest_bytes;
+use serde_json::{Value, json};
+
+use crate::client::{Answer, Client};
+use crate::world::{World, settings};
+
+const KIND: &str = "multipart/form-data; boundary=edge";
+
+/// A part of a form: its head, and its content.
+type Part<'p> = (&'p str, &'p [u8]);
+
+const RUN: &str = "form-data; name=\"run\"\r\nContent-Type: application/json";
+const NOTE: &str =
+    "form-data; name=\"file\"; filename=\"note.txt\"\r\nContent-Type: text/plain; charset=utf-8";
+
+fn form(parts: &[Part<'_>]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for (head, content) in parts {
+        bytes.extend_from_slice(format!("--edge\r\nContent-Disposition: {head}\r\n\r\n").as_bytes());
+        bytes.extend_from_slice(content);
+        bytes.extend_from_slice(b"\r\n");
+    }
+    bytes.extend_from_slice(b"--edge--\r\n");
+    bytes
+}
+
+async fn send(client: &Client, kind: &str, body: &[u8]) -> Answer {
+    let headers = [("content-type", kind), ("prefer", "wait=30"), ("idempotency-key", "k")];
+    client.send("POST", "/v1/runs", &headers, body).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn files_come_with_a_start_and_are_kept_as_they_were_sent() {
+    let agent = "name = \"files\"\n[[steps]]\nrespond = \"{{request.attachments}}\"\n";
+    let world = World::with_files(settings(), &[("agents/files.toml", agent)]).await;
+    let acme = world.all("acme");
+    let start = json!({ "agent": "files", "text": "look" }).to_string();
+    let picture: Vec<u8> = (0..70_000_u32).flat_map(u32::to_le_bytes).collect();
+    // A file may come before the start, and may have what looks like an edge.
+    let picture_head = "form-data; name=\"file\"; filename=\"täglich.png\"\r\nContent-Type: image/PNG";
+    let body = form(&[(picture_head, &picture), (RUN, start.as_bytes()), (NOTE, b"a\r\n--edg\r\nb")]);
+    let first = send(&acme, KIND, &body).await;
+    assert_eq!(first.status, 201, "{first:?}");
+    let run = first.json();
+    let shown: Value = serde_json::from_str(run["answer"].as_str().unwrap()).unwrap();
+    assert_eq!(
+        shown,
+        json!([
+            { "name": "täglich.png", "media_type": "image/png", "bytes": 280_000 },
+            { "name": "note.txt", "media_type": "text/plain", "bytes": 11 },
+        ])
+    );
+    let store = world.engine.journal().store();
+    for bytes in [&picture[..], b"a\r\n--edg\r\nb"] {
+        assert_eq!(store.blob(digest_bytes(bytes)).await.unwrap().unwrap(), bytes);
+    }
+    // The same again is the same run; with another file it is a conflict.
+    let again = send(&acme, KIND, &body).await;
+    assert_eq!((again.status, &again.json()["run_id"]), (200, &run["run_id"]));
+    let other = form(&[(picture_head, &picture), (RUN, start.as_bytes()), (NOTE, b"another")]);
+    send(&acme, KIND, &other).await.is_problem(409, "key_conflict");
+    // A form without files is a start as well.
+    let plain = form(&[("form-data; name=\"run\"", start.as_bytes())]);
+    let headers = [("content-type", KIND), ("prefer", "wait=30")];
+    assert_eq!(acme.send("POST", "/v1/runs", &headers, &plain).await.json()["answer"], "[]");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_form_that_is_none_or_has_more_than_it_may_starts_nothing() {
+    let world = World::new().await;
+    let acme = world.all("acme");
+    let start = json!({ "agent": "echo", "text": "x" }).to_string();
+    let run: Part<'_> = (RUN, start.as_bytes());
+    let named =
+        |name: &str| format!("form-data; name=\"file\"; filename=\"{name}\"\r\nContent-Type: text/plain");
+    let long = named(&"n".repeat(256));
+    let (up, line, empty) = (named("../note.txt"), named("a\u{85}b"), named(""));
+    let without_name = "form-data; name=\"file\"\r\nContent-Type: text/plain";
+    let without_kind = "form-data; name=\"file\"; filename=\"note.txt\"";
+    let many: Vec<Part<'_>> = std::iter::once(run).chain([(NOTE, &b"x"[..]); 17]).collect();
+    let whole = form(&[run, (NOTE, b"x")]);
+    let bad_json = form(&[(RUN, b"{\"agent\":\"echo\",\"unknown\":1}")]);
+    let deep = "[".repeat(65);
+    let deep = form(&[(RUN, format!("{{\"agent\":\"echo\",\"data\":{deep}").as_bytes())]);
+    let cases: [(&str, &str, Vec<u8>); 17] = [
+        ("no boundary", "multipart/form-data", whole.clone()),
+        ("another boundary", "multipart/form-data; boundary=other", whole.clone()),
+        ("cut off", KIND, whole[..whole.len() - 20].to_vec()),
+        ("nothing", KIND, Vec::new()),
+        ("no form", KIND, b"\0\xff\xfe{}".to_vec()),
+        ("no start", KIND, form(&[(NOTE, b"x")])),
+        ("two starts", KIND, form(&[run, run])),
+        ("a list", KIND, form(&[(RUN, b"[\"echo\",\"x\"]")])),
+        ("an unknown key", KIND, bad_json),
+        ("too deep", KIND, deep),
+        ("an unknown part", KIND, form(&[run, ("form-data; name=\"other\"", b"x")])),
+        ("no name", KIND, form(&[run, (without_name, b"x")])),
+        ("an empty name", KIND, form(&[run, (&empty, b"x")])),
+        ("a way up", KIND, form(&[run, (&up, b"x")])),
+        ("a control character", KIND, form(&[run, (&line, b"x")])),
+        ("a long name", KIND, form(&[run, (&long, b"x")])),
+        ("no media type", KIND, form(&[run, (without_kind, b"x")])),
+    ];
+    for (what, kind, body) in cases {
+        let answer = send(&acme, kind, &body).await;
+        assert_eq!(answer.status, 400, "{what}: {answer:?}");
+        answer.is_problem(400, "bad_request");
+    }
+    send(&acme, KIND, &form(&many)).await.is_problem(400, "bad_request");
+    let large = format!("{{\"agent\":\"echo\",\"text\":\"{}\"}}", "x".repeat(4 << 20));
+    send(&acme, KIND, &form(&[(RUN, large.as_bytes())])).await.is_problem(413, "too_large");
+    // Other forms than this one are no start.
+    let form_of_page = "application/x-www-form-urlencoded";
+    send(&acme, form_of_page, b"agent=echo").await.is_problem(415, "bad_request");
+    // Who may not start runs sends no files either.
+    let reads = world.client("acme", &[dalsegno_access::Scope::RunsRead]);
+    send(&reads, KIND, &whole).await.is_problem(403, "forbidden");
+    assert_eq!(world.runs().await, 0);
+    assert_eq!(send(&acme, KIND, &whole).await.status, 201, "the key is free");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn files_that_are_too_large_are_refused_and_leave_their_room() {
+    let world = World::new().await;
+    let acme = world.all("acme");
+    let start = json!({ "agent": "echo", "text": "x" }).to_string();
+    let large = vec![7; 32 << 20];
+    for _ in 0..6 {
+        let body = form(&[(RUN, start.as_bytes()), (NOTE, &large)]);
+        send(&acme, KIND, &body).await.is_problem(413, "too_large");
+    }
+    assert_eq!(world.runs().await, 0);
+    let fits = form(&[(RUN, start.as_bytes()), (NOTE, &large[..31 << 20])]);
+    assert_eq!(send(&acme, KIND, &fits).await.status, 201);
+}
