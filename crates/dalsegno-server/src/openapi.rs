@@ -155,9 +155,11 @@ fn complete(operation: &mut Value, info: &RouteInfo, problems: &[Code]) {
     }
     operation["responses"]["421"] =
         problem("`bad_request`: The request is for a host that is not this server.", &Code::BadRequest, None);
-    if operation["requestBody"]["content"].get("application/json").is_some() {
-        let description = "`bad_request`: The body is not `application/json`.";
-        operation["responses"]["415"] = problem(description, &Code::BadRequest, None);
+    let kinds = operation["requestBody"]["content"].as_object();
+    let kinds: Vec<String> = kinds.into_iter().flatten().map(|(kind, _)| format!("`{kind}`")).collect();
+    if !kinds.is_empty() {
+        let description = format!("`bad_request`: The body is not {}.", kinds.join(" or "));
+        operation["responses"]["415"] = problem(&description, &Code::BadRequest, None);
     }
 }
 

@@ -69,7 +69,7 @@ struct StartForm {
     /// What the run is started with.
     run: Start,
     /// The files that go with the request, each with its name and its media type: at most 16, and 32 MiB with all else.
-    #[schema(value_type = Vec<String>, format = Binary, max_items = 16)]
+    #[schema(value_type = Vec<String>, format = Binary, max_items = 16, required = false)]
     file: Vec<Vec<u8>>,
 }
 
@@ -221,7 +221,7 @@ pub(crate) async fn start(
         }
         None => None,
     };
-    let options = StartOptions { key, session, model, after, attachments: files, ..StartOptions::default() };
+    let options = StartOptions { key, session, model, after, attachments: files };
     let request = AgentRequest { tenant, ..request };
     let launched = launch(&shared, agent, request, options).await?;
     let is_new = launched.is_new;

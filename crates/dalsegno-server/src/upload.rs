@@ -97,8 +97,9 @@ async fn file(field: Field<'_>) -> Result<NewAttachment, Problem> {
             format!("has a name that is none: 1 to {NAME} bytes without slashes and control characters are");
         return Err(wrong(&what));
     }
-    let media_type = field.content_type().map(|kind| kind.essence_str().to_ascii_lowercase());
-    let media_type = media_type
+    let sent = field.content_type().map(|kind| kind.essence_str().to_ascii_lowercase());
+    let media_type = sent
+        .or_else(|| NewAttachment::media_type_of(&name).map(str::to_owned))
         .filter(|kind| kind.len() <= MEDIA_TYPE)
         .ok_or_else(|| wrong("is a file without a media type such as `image/png`"))?;
     let bytes = field.bytes().await.map_err(|error| unreadable(&error))?.into();

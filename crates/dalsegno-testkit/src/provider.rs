@@ -67,8 +67,9 @@ pub(crate) struct LiveSession {
     due: Option<OperationId>,
     /// The process that carries the call may not count on it: its connection was lost since.
     is_due_unknown: bool,
-    /// When a wish was refused because the live model was busy, and nothing has happened since.
-    refused_at: Option<Instant>,
+    /// The wish that was refused last because the live model was busy, and when; none once something has happened since. The same one may
+    /// come again before its refusal is known.
+    refused: Option<(OperationId, Instant)>,
     /// The caller has had a turn, and waits for an answer.
     turn: bool,
     speaks: bool,
@@ -149,7 +150,7 @@ impl LiveSession {
             active: Vec::new(),
             due: None,
             is_due_unknown: false,
-            refused_at: None,
+            refused: None,
             turn: false,
             speaks: false,
             responses: 0,
@@ -254,7 +255,7 @@ impl LiveSession {
     }
 
     fn say(&mut self, news: LiveNews) {
-        self.refused_at = None;
+        self.refused = None;
         if self.carried {
             self.outbound.push_back(news);
         }
@@ -300,12 +301,12 @@ impl LiveSession {
                 }
                 if !self.active.is_empty() || self.due.is_some() || self.turn {
                     world.count("call", "busy");
-                    if self.refused_at.is_some_and(|at| at.elapsed() < AGAIN) {
+                    if self.refused.is_some_and(|(known, at)| known != id && at.elapsed() < AGAIN) {
                         broken("a live model that is busy is asked again at once".to_owned());
                     }
                     let (code, message) = ("busy".to_owned(), "a response is active".to_owned());
                     self.say(LiveNews::Refused { command: id, code, message });
-                    self.refused_at = Some(Instant::now());
+                    self.refused = Some((id, Instant::now()));
                     return;
                 }
                 self.due = Some(id);

@@ -103,29 +103,8 @@ fn binding(endpoint: &Endpoint) -> HttpBinding {
 }
 
 fn attachment(file: &Path) -> Result<NewAttachment, Error> {
-    let extension = file.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
-    let media_type = match extension.to_ascii_lowercase().as_str() {
-        "png" => "image/png",
-        "jpg" | "jpeg" => "image/jpeg",
-        "gif" => "image/gif",
-        "webp" => "image/webp",
-        "pdf" => "application/pdf",
-        "txt" | "log" => "text/plain",
-        "md" => "text/markdown",
-        "csv" => "text/csv",
-        "json" => "text/json",
-        "wav" => "audio/wav",
-        "mp3" => "audio/mpeg",
-        "ogg" => "audio/ogg",
-        "flac" => "audio/flac",
-        "aac" => "audio/aac",
-        "aiff" => "audio/aiff",
-        "mp4" => "video/mp4",
-        "mpeg" => "video/mpeg",
-        "mov" => "video/quicktime",
-        "webm" => "video/webm",
-        _ => return Err(Error::MediaType { path: file.to_owned() }),
-    };
     let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    Ok(NewAttachment { name, media_type: media_type.to_owned(), bytes: input::bytes(file)? })
+    let media_type = NewAttachment::media_type_of(&name);
+    let media_type = media_type.ok_or_else(|| Error::MediaType { path: file.to_owned() })?.to_owned();
+    Ok(NewAttachment { name, media_type, bytes: input::bytes(file)? })
 }

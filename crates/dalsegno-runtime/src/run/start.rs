@@ -54,6 +54,35 @@ pub struct NewAttachment {
     pub bytes: Vec<u8>,
 }
 
+impl NewAttachment {
+    /// The media type of a file with this name, if its extension is one of those that models read.
+    pub fn media_type_of(name: &str) -> Option<&'static str> {
+        let (_, extension) = name.rsplit_once('.')?;
+        Some(match extension.to_ascii_lowercase().as_str() {
+            "png" => "image/png",
+            "jpg" | "jpeg" => "image/jpeg",
+            "gif" => "image/gif",
+            "webp" => "image/webp",
+            "pdf" => "application/pdf",
+            "txt" | "log" => "text/plain",
+            "md" => "text/markdown",
+            "csv" => "text/csv",
+            "json" => "text/json",
+            "wav" => "audio/wav",
+            "mp3" => "audio/mpeg",
+            "ogg" => "audio/ogg",
+            "flac" => "audio/flac",
+            "aac" => "audio/aac",
+            "aiff" => "audio/aiff",
+            "mp4" => "video/mp4",
+            "mpeg" => "video/mpeg",
+            "mov" => "video/quicktime",
+            "webm" => "video/webm",
+            _ => return None,
+        })
+    }
+}
+
 /// All that a new run is made of.
 pub(crate) struct Beginning {
     pub(crate) run: RunId,

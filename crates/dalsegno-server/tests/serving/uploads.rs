@@ -61,9 +61,13 @@ async fn files_come_with_a_start_and_are_kept_as_they_were_sent() {
     assert_eq!((again.status, &again.json()["run_id"]), (200, &run["run_id"]));
     let other = form(&[(picture_head, &picture), (RUN, start.as_bytes()), (NOTE, b"another")]);
     send(&acme, KIND, &other).await.is_problem(409, "key_conflict");
+    // What a file is can be told by its name.
+    let unsaid = form(&[(RUN, start.as_bytes()), ("form-data; name=\"file\"; filename=\"a.PDF\"", b"x")]);
+    let headers = [("content-type", KIND), ("prefer", "wait=30")];
+    let shown = acme.send("POST", "/v1/runs", &headers, &unsaid).await.json();
+    assert!(shown["answer"].as_str().unwrap().contains("application/pdf"), "{shown}");
     // A form without files is a start as well.
     let plain = form(&[("form-data; name=\"run\"", start.as_bytes())]);
-    let headers = [("content-type", KIND), ("prefer", "wait=30")];
     assert_eq!(acme.send("POST", "/v1/runs", &headers, &plain).await.json()["answer"], "[]");
 }
 
@@ -78,7 +82,7 @@ async fn a_form_that_is_none_or_has_more_than_it_may_starts_nothing() {
     let long = named(&"n".repeat(256));
     let (up, line, empty) = (named("../note.txt"), named("a\u{85}b"), named(""));
     let without_name = "form-data; name=\"file\"\r\nContent-Type: text/plain";
-    let without_kind = "form-data; name=\"file\"; filename=\"note.txt\"";
+    let without_kind = "form-data; name=\"file\"; filename=\"note.unknown\"";
     let many: Vec<Part<'_>> = std::iter::once(run).chain([(NOTE, &b"x"[..]); 17]).collect();
     let whole = form(&[run, (NOTE, b"x")]);
     let bad_json = form(&[(RUN, b"{\"agent\":\"echo\",\"unknown\":1}")]);

@@ -229,7 +229,8 @@ fn is_expected_append(error: &AppendError, process: &Process) -> bool {
     match error {
         // What the store itself does not expect is noticed there.
         AppendError::Storage(_) | AppendError::SeqMismatch { .. } => true,
-        AppendError::Fenced { .. } => !process.holds_lock(),
+        // Once another has its runs, they may also end and be pruned.
+        AppendError::Fenced { .. } | AppendError::UnknownRun { .. } => !process.holds_lock(),
         _ => false,
     }
 }

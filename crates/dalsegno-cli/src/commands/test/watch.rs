@@ -20,7 +20,7 @@ const PAUSE: Duration = Duration::from_millis(300);
 pub(crate) fn watch(args: &TestArgs, context: &mut Context<'_>) -> Exit {
     loop {
         // What changes while the cases run is noticed, too.
-        let seen = Footprint::with_cases(&context.root, named(&context.root));
+        let mut seen = Footprint::with_cases(&context.root, named(&context.root));
         if let Err(error) = super::test(args, context) {
             failure::show(&error, Some(&context.root), context.format, context.output);
         }
