@@ -180,7 +180,7 @@ pub(crate) async fn start(
     State(shared): State<Arc<Shared>>,
     Client(access): Client,
     headers: HeaderMap,
-    WithFiles { body: start, files, held: _held }: WithFiles<Start>,
+    WithFiles { body: start, files, held }: WithFiles<Start>,
 ) -> Result<Response, Problem> {
     if shared.is_stopping() {
         return Err(Problem::stopping());
@@ -224,6 +224,8 @@ pub(crate) async fn start(
     let options = StartOptions { key, session, model, after, attachments: files };
     let request = AgentRequest { tenant, ..request };
     let launched = launch(&shared, agent, request, options).await?;
+    // The journal has the files, or the run was there before.
+    drop(held);
     let is_new = launched.is_new;
     let mut response = begun(&shared, &access, launched, wait).await?;
     if !is_new {

@@ -307,14 +307,9 @@ impl Engine {
             // The handle that is about to be returned holds the receiver.
             let _ = prepared.context.events.send(RunEvent::Recorded { seq, record: Arc::new(record) });
         }
-        let begun = match is_fork {
-            true => None,
-            false => Some(Box::new(Latest::begun(
-                prepared.new.summary()?,
-                Arc::clone(&prepared.config),
-                origin.clone(),
-            ))),
-        };
+        let summary = prepared.new.summary().ok().filter(|_| !is_fork);
+        let latest = |summary| Latest::begun(summary, Arc::clone(&prepared.config), origin.clone());
+        let begun = summary.map(latest).map(Box::new);
         let fold = Fold::at(prepared.config, run, origin).with_modules(modules);
         let (stop, stopped) = watch::channel(Stop::Go);
         let mut driver =
