@@ -60,6 +60,11 @@ impl AgentState {
     /// # Errors
     /// When the run is no call, or the call is over.
     pub fn fork_call(mut self, run: RunId, ask_effects: bool, surface: Surface) -> Result<Self, ForkError> {
+        if matches!(self.phase, Phase::Start) && self.request.surface.is_some() && self.signal.is_none() {
+            // Nothing of it has happened.
+            self.request.surface = Some(surface);
+            return Ok(self.forked(run, ask_effects));
+        }
         let live = self.live().filter(|live| !live.is_ending() && live.closing.is_none());
         let Some(live) = live.filter(|_| self.signal.is_none()) else { return Err(ForkError::Over) };
         let late: Vec<String> =

@@ -339,7 +339,7 @@ impl Ancestor {
                 }
                 fold.replace_rest(first, replaced)?;
                 let surface = self.fresh_below.request().surface;
-                let forked = match surface.filter(|_| fold.state().live().is_some()) {
+                let forked = match surface {
                     Some(surface) => {
                         fold.catch_up()?;
                         fold.machine.into_state().fork_call(self.below, ask_effects, surface)

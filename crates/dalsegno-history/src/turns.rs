@@ -303,7 +303,7 @@ impl Journal {
         within: u32,
     ) -> Result<Option<u64>, HistoryError> {
         let Some(records) = self.records_of_call(of).await? else { return Ok(None) };
-        let all = self.turns(of).await?.len();
+        let all = self.conversation_of(of, records.clone()).await?.turns.len();
         let (mut own, mut shared) = (Turns::default(), Turns::default());
         records.iter().for_each(|record| own.hear(record));
         until(&records, Place { seq, within }).iter().for_each(|record| shared.hear(record));
@@ -312,7 +312,16 @@ impl Journal {
 
     /// All that was said and done in a call; nothing for a run that is no call.
     pub(crate) async fn conversation(&self, run: RunId) -> Result<Option<Conversation>, HistoryError> {
-        let Some(mut records) = self.records_of_call(run).await? else { return Ok(None) };
+        let Some(records) = self.records_of_call(run).await? else { return Ok(None) };
+        Ok(Some(self.conversation_of(run, records).await?))
+    }
+
+    /// The same of the call that has these records. One that is under way may have more by now.
+    async fn conversation_of(
+        &self,
+        run: RunId,
+        mut records: Vec<Record>,
+    ) -> Result<Conversation, HistoryError> {
         // The records of the calls before it, the nearest first.
         let mut parts = Vec::new();
         let mut seen = BTreeSet::from([run]);
@@ -326,7 +335,7 @@ impl Journal {
         parts.push(records);
         let mut conversation = Conversation::default();
         parts.iter().rev().for_each(|records| conversation.add(records));
-        Ok(Some(conversation))
+        Ok(conversation)
     }
 
     /// Finds where a fork of a call parts from it: before turn `at`, or right after the operation whose outcome is replaced.
@@ -386,7 +395,7 @@ impl Journal {
         let Some(at) = at.filter(|at| *at > 0) else {
             return Err(failed("say before which turn, from 1, or which outcome to replace".to_owned()));
         };
-        let turns = self.turns(run).await?;
+        let turns = self.conversation_of(run, records.to_vec()).await?.turns;
         let mut own = Turns::default();
         records.iter().for_each(|record| own.hear(record));
         let shared = turns.len() - own.found().len();
@@ -399,7 +408,8 @@ impl Journal {
             let point = self.fork_point_of_call(of, &config, &records, Some(at), Vec::new(), read);
             return Box::pin(point).await;
         }
-        let place = own.found().get(at as usize - shared - 1).map(|turn| turn.begins).unwrap_or_default();
+        let turn = (at as usize).checked_sub(shared + 1).and_then(|place| own.found().get(place));
+        let place = turn.ok_or_else(|| failed(format!("turn {at} is none of its own")))?.begins;
         Ok(ForkPoint { run, seq: place.seq, within: place.within, step, replaced: BTreeMap::new() })
     }
 }

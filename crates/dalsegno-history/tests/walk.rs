@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use dalsegno_core::{OperationId, Outcome, RunId};
+use dalsegno_core::{LiveNews, OperationId, Outcome, RunId, Surface, Timestamp};
 use dalsegno_history::{Journal, Scene, Standing, Walk};
-use dalsegno_store::{Body, MemoryStore, RecordKind, SqliteStore, Store};
+use dalsegno_store::{Body, Created, MemoryStore, NewRecord, Owner, RecordKind, SqliteStore, Store};
 
-use crate::support::record;
+use crate::support::{begin, config, record};
 
 mod support;
 
@@ -200,4 +200,29 @@ async fn an_unknown_run_is_an_error() {
     let journal = journal(1).await;
     let error = journal.walk(RunId::from_bytes([9; 16])).await.err().unwrap();
     assert_eq!(error.kind(), dalsegno_history::ErrorKind::NotFound);
+}
+
+#[tokio::test]
+async fn a_call_that_continues_meanwhile_is_forked_where_it_was_read() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let owner = Owner::in_process();
+    let new = begin(RUN, &config(1), &owner, Some(Surface::Telephone));
+    let Created::New(mut lease) = store.create(new).await.unwrap() else { panic!("the run exists") };
+    let turn = |text: &str| {
+        let news = vec![LiveNews::SpeechStarted, LiveNews::Heard { text: text.to_owned() }];
+        vec![NewRecord::new(Timestamp::from_millis(2_000), Body::Conversed { news })]
+    };
+    store.append(&mut lease, turn("one")).await.unwrap();
+    let journal = Journal::of(Arc::clone(&store), None);
+    let (config, records) = journal.journal_of(RUN).await.unwrap();
+    store.append(&mut lease, turn("two")).await.unwrap();
+    let fork = async |at| {
+        let point = journal.fork_point(RUN, &config, &records, Some(at), Vec::new(), &|_, _, _| {
+            panic!("no outcome is replaced")
+        });
+        point.await.map(|point| (point.run, point.seq, point.within))
+    };
+    assert_eq!(fork(1).await.unwrap(), (RUN, 1, 0));
+    let error = fork(2).await.unwrap_err().to_string();
+    assert!(error.contains("it has 1 turns"), "{error}");
 }

@@ -1,8 +1,8 @@
 //! Calls of telephones: they ring, are answered, and continue while no process carries them.
 
 use dalsegno_core::{
-    CommandKind, EndedBy, Entry, LiveCommand, LiveNews, LiveTokens, OperationId, ResponseEnd, RunErrorCode,
-    Status, Surface,
+    AgentAction, AgentRequest, AgentState, CommandKind, EndedBy, Entry, LiveCommand, LiveNews, LiveTokens,
+    OperationId, ResponseEnd, RunErrorCode, RunId, Status, Surface, Timestamp, execute_agent_step,
 };
 use serde_json::json;
 
@@ -149,4 +149,18 @@ fn what_the_time_of_a_call_costs_ends_it_at_its_limit() {
     call.tell(LiveNews::Lasted { millis: 30_000, cost_nano_usd: Some(2) });
     assert_eq!((call.state.usage().cost_nano_usd, closes(&call)), (1_001, true));
     assert_eq!(call.state.usage().model_calls, 0, "it is no reply");
+}
+
+#[test]
+fn a_fork_of_a_call_that_nothing_has_happened_in_is_a_call_over_its_own_surface() {
+    let request = AgentRequest { surface: Some(Surface::Telephone), ..AgentRequest::text("") };
+    let state = AgentState::start(RunId::from_bytes([7; 16]), request, Timestamp::from_millis(0));
+    let forked = state.fork_call(RunId::from_bytes([8; 16]), false, Surface::Script).unwrap();
+    let action = execute_agent_step(&config(), forked).unwrap();
+    let AgentAction::Converse { commands, .. } = action else { panic!("it is no call") };
+    assert!(matches!(commands[..], [LiveCommand { kind: CommandKind::Session { .. }, .. }]), "{commands:?}");
+    // A run that is no call does not become one.
+    let state =
+        AgentState::start(RunId::from_bytes([7; 16]), AgentRequest::text(""), Timestamp::from_millis(0));
+    assert!(state.fork_call(RunId::from_bytes([8; 16]), false, Surface::Script).is_err());
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use dalsegno_core::{
     AgentConfig, AgentRequest, AgentState, CallRequest, Event, Mind, ModelReply, Operation, Outcome,
-    ReplyPart, Request, RunId, StopReason, Timestamp, Tool, ToolReturn, Validation, digest_json,
+    ReplyPart, Request, RunId, StopReason, Surface, Timestamp, Tool, ToolReturn, Validation, digest_json,
 };
 use dalsegno_history::{Advance, Machine};
 use dalsegno_store::{Body, Created, NewRecord, NewRun, Owner, Start, Started, Store};
@@ -36,17 +36,18 @@ pub(crate) fn config(max_steps: u64) -> AgentConfig {
     config
 }
 
-/// Records a run of this many steps, of which every second one calls two tools. It ends if the number is odd.
-pub(crate) async fn record(store: &dyn Store, run: RunId, steps: u64, words: &dyn Fn(u64) -> String) {
-    let config = Arc::new(config(steps));
-    let json = serde_json::to_string(&*config).unwrap();
+/// What a run is asked.
+const ASKED: &str = "what is the risk?";
+
+/// The beginning of a run; with a surface, of a call.
+pub(crate) fn begin(run: RunId, config: &AgentConfig, owner: &Owner, surface: Option<Surface>) -> NewRun {
+    let json = serde_json::to_string(config).unwrap();
     let digest = digest_json(&serde_json::from_str::<Value>(&json).unwrap());
-    let request = AgentRequest::text("what is the risk?");
     let started = Started {
         agent: "watcher".parse().unwrap(),
         config: digest,
         semantics: dalsegno_core::SEMANTICS,
-        request: request.clone(),
+        request: AgentRequest { surface, ..AgentRequest::text(ASKED) },
         session: run.to_string(),
         predecessor: None,
         start_key: None,
@@ -58,9 +59,15 @@ pub(crate) async fn record(store: &dyn Store, run: RunId, steps: u64, words: &dy
         by_handoff: false,
         ask_effects: false,
     };
-    let at = Timestamp::from_millis;
+    NewRun::new(run, json, digest, owner.id(), Timestamp::from_millis(1_000), started)
+}
+
+/// Records a run of this many steps, of which every second one calls two tools. It ends if the number is odd.
+pub(crate) async fn record(store: &dyn Store, run: RunId, steps: u64, words: &dyn Fn(u64) -> String) {
+    let config = Arc::new(config(steps));
     let owner = Owner::in_process();
-    let new = NewRun::new(run, json, digest, owner.id(), at(1_000), started);
+    let new = begin(run, &config, &owner, None);
+    let (request, at) = (AgentRequest::text(ASKED), Timestamp::from_millis);
     let Created::New(mut lease) = store.create(new).await.unwrap() else { panic!("the run exists") };
     let state = AgentState::start(run, request, at(1_000)).in_session(&run.to_string());
     let mut machine = Machine::new(Arc::clone(&config), state);
