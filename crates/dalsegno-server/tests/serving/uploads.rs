@@ -9,13 +9,13 @@ use crate::world::{World, settings};
 const KIND: &str = "multipart/form-data; boundary=edge";
 
 /// A part of a form: its head, and its content.
-type Part<'p> = (&'p str, &'p [u8]);
+type Piece<'p> = (&'p str, &'p [u8]);
 
 const RUN: &str = "form-data; name=\"run\"\r\nContent-Type: application/json";
 const NOTE: &str =
     "form-data; name=\"file\"; filename=\"note.txt\"\r\nContent-Type: text/plain; charset=utf-8";
 
-fn form(parts: &[Part<'_>]) -> Vec<u8> {
+fn form(parts: &[Piece<'_>]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for (head, content) in parts {
         bytes.extend_from_slice(format!("--edge\r\nContent-Disposition: {head}\r\n\r\n").as_bytes());
@@ -76,14 +76,14 @@ async fn a_form_that_is_none_or_has_more_than_it_may_starts_nothing() {
     let world = World::new().await;
     let acme = world.all("acme");
     let start = json!({ "agent": "echo", "text": "x" }).to_string();
-    let run: Part<'_> = (RUN, start.as_bytes());
+    let run: Piece<'_> = (RUN, start.as_bytes());
     let named =
         |name: &str| format!("form-data; name=\"file\"; filename=\"{name}\"\r\nContent-Type: text/plain");
     let long = named(&"n".repeat(256));
     let (up, line, empty) = (named("../note.txt"), named("a\u{85}b"), named(""));
     let without_name = "form-data; name=\"file\"\r\nContent-Type: text/plain";
     let without_kind = "form-data; name=\"file\"; filename=\"note.unknown\"";
-    let many: Vec<Part<'_>> = std::iter::once(run).chain([(NOTE, &b"x"[..]); 17]).collect();
+    let many: Vec<Piece<'_>> = std::iter::once(run).chain([(NOTE, &b"x"[..]); 17]).collect();
     let whole = form(&[run, (NOTE, b"x")]);
     let bad_json = form(&[(RUN, b"{\"agent\":\"echo\",\"unknown\":1}")]);
     let deep = "[".repeat(65);
