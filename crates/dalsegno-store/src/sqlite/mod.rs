@@ -155,6 +155,12 @@ impl SqliteStore {
     }
 }
 
+impl Drop for SqliteStore {
+    fn drop(&mut self) {
+        self.readers.close();
+    }
+}
+
 impl SqliteStore {
     /// Overwrites what is left of deleted content between the rows of pages: some pages at a time, so that nobody waits
     /// long.

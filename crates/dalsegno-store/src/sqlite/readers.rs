@@ -21,7 +21,8 @@ const READERS: usize = 4;
 pub(super) struct Readers {
     path: PathBuf,
     reading: Reading,
-    idle: Mutex<Vec<Connection>>,
+    /// Those that read nothing now; none once the store is closed.
+    idle: Mutex<Option<Vec<Connection>>>,
     line: Mutex<Line>,
 }
 
@@ -36,7 +37,8 @@ type Read = Box<dyn FnOnce(&Readers) + Send>;
 
 impl Readers {
     pub(super) fn new(path: PathBuf, reading: Reading) -> Arc<Self> {
-        Arc::new(Self { path, reading, idle: Mutex::default(), line: Mutex::default() })
+        let (idle, line) = (Mutex::new(Some(Vec::new())), Mutex::default());
+        Arc::new(Self { path, reading, idle, line })
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -45,6 +47,15 @@ impl Readers {
 
     pub(super) const fn reading(&self) -> Reading {
         self.reading
+    }
+
+    /// Closes the connections: at once those that read nothing, also while a thread that has read lives on for a moment.
+    pub(super) fn close(&self) {
+        drop(self.idle().take());
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Option<Vec<Connection>>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Reads on a thread where waiting is allowed, within one read transaction. What its caller no longer waits for is not begun.
@@ -91,7 +102,7 @@ impl Readers {
         &self,
         read: impl FnOnce(&Connection) -> Result<T, Fault<E>>,
     ) -> Result<T, E> {
-        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let idle = self.idle().as_mut().and_then(Vec::pop);
         let connection = match idle {
             Some(connection) => connection,
             None => open::open_reader(&self.path, self.reading)
@@ -103,8 +114,10 @@ impl Readers {
             Fault::Storage(error) => storage_error(&connection, error).into(),
         });
         // A transaction that cannot be ended is ended with its connection.
-        if connection.is_autocommit() || run(&connection, "COMMIT").is_ok() {
-            self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+        if (connection.is_autocommit() || run(&connection, "COMMIT").is_ok())
+            && let Some(idle) = self.idle().as_mut()
+        {
+            idle.push(connection);
         }
         result
     }
@@ -174,6 +187,7 @@ mod tests {
     use super::*;
     use crate::error::ReadError;
     use crate::sqlite::SqliteStore;
+    use crate::store::Store as _;
 
     fn readers(folder: &Path) -> Arc<Readers> {
         let path = folder.join("journal.db");
@@ -209,7 +223,19 @@ mod tests {
         assert!((1..=READERS).contains(&most.load(Ordering::SeqCst)));
         // The threads are over, and the next read has one.
         assert_eq!(readers.call(one).await.unwrap(), 1);
-        assert!(readers.idle.lock().unwrap().len() <= READERS);
+        assert!(readers.idle().as_ref().unwrap().len() <= READERS);
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_store_that_is_dropped_after_a_read_is_closed_and_leaves_no_log() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal.db");
+        for time in 0..200 {
+            let store = SqliteStore::open(&path).unwrap();
+            store.last_change().await.unwrap();
+            drop(store);
+            assert!(!folder.path().join("journal.db-wal").exists(), "{time}");
+        }
     }
 
     #[tokio::test]
