@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Machine, Operator};
+use crate::process::Process;
+use crate::world::World;
 
 /// Longer than a receiver remembers a key; twice the half is as well.
 const DOWNTIME: Duration = Duration::from_secs(27 * 60 * 60);
@@ -79,23 +81,14 @@ impl Operator {
         process.freeze();
         tokio::spawn(async move {
             tokio::time::sleep(pause).await;
-            if process.is_alive() {
-                world.note(&format!("p{} goes on", process.number));
-                world.judge(|guarantees| guarantees.goes_on(&process));
-            }
-            process.thaw();
+            thaw(&world, &process);
         });
     }
 
-    /// Lets every stopped process go on.
+    /// Lets every stopped process continue.
     pub(super) fn thaw_all(&self) {
-        for Machine { process, .. } in self.machines.iter().chain(&self.stale) {
-            if process.is_frozen() && process.is_alive() {
-                self.world.note(&format!("p{} goes on", process.number));
-                self.world.judge(|guarantees| guarantees.goes_on(process));
-                process.thaw();
-            }
-        }
+        let machines = self.machines.iter().chain(&self.stale);
+        machines.for_each(|machine| thaw(&self.world, &machine.process));
     }
 
     fn block_disk(&mut self) {
@@ -136,4 +129,13 @@ impl Operator {
         tokio::time::sleep(time).await;
         self.world.note("somebody comes back");
     }
+}
+
+/// Lets a process continue if it is stopped.
+fn thaw(world: &World, process: &Process) {
+    if process.is_frozen() && process.is_alive() {
+        world.note(&format!("p{} continues", process.number));
+        world.judge(|guarantees| guarantees.goes_on(process));
+    }
+    process.thaw();
 }

@@ -287,7 +287,7 @@ impl Room<'_> {
                 if code == BUSY {
                     // Once the active response has ended. What only fills a silence is of no use any more.
                     self.live.talk.unspoken |= tools;
-                    self.is_busy();
+                    self.wait_for_unseen();
                 } else {
                     self.live.talk.failures = self.live.talk.failures.saturating_add(1);
                 }

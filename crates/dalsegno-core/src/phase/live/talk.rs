@@ -140,8 +140,9 @@ impl Room<'_> {
         self.live.talk.asked = self.emit(CommandKind::Respond { instructions, tools });
     }
 
-    /// The session has a response under way. One whose beginning no news told is waited for, as one that follows from the caller's turn.
-    pub(super) fn is_busy(&mut self) {
+    /// The session refuses to speak, since it has a response under way: one whose beginning no news told is waited for, as one that
+    /// follows from the caller's turn.
+    pub(super) fn wait_for_unseen(&mut self) {
         if self.live.talk.active.is_none() {
             self.live.talk.turn_until = Some(after(self.at, TURN_MS));
         }
