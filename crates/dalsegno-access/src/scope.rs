@@ -15,7 +15,7 @@ pub enum Scope {
     /// To read runs: requests, records, answers, and what they wait for.
     #[serde(rename = "runs:read")]
     RunsRead,
-    /// To start, fork and cancel runs.
+    /// To start, fork, pause and cancel runs.
     #[serde(rename = "runs:write")]
     RunsWrite,
     /// To erase the content of runs, for ever.

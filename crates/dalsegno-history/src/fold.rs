@@ -217,6 +217,17 @@ pub struct Suspension {
     pub wake_at: Option<Timestamp>,
 }
 
+/// A run stands still since somebody paused it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Pause {
+    /// Who paused it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+    /// Why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
 /// A journal, folded record by record.
 #[derive(Clone)]
 pub struct Fold {
@@ -243,6 +254,8 @@ pub struct Fold {
     left_out: BTreeSet<OperationId>,
     /// What the last record says that the run waits for, if that is what it says.
     pub suspended: Option<Suspension>,
+    /// Who paused the run, as long as nobody continued it.
+    pub paused: Option<Pause>,
     /// Once the run was told to end: what was open then, and what is in doubt since.
     pub left: LeftOpen,
 }
@@ -299,6 +312,7 @@ impl Fold {
             spent_ms: BTreeMap::new(),
             left_out: BTreeSet::new(),
             suspended: None,
+            paused: None,
             left: LeftOpen::default(),
             machine: Machine::new(config, state),
         }
@@ -430,6 +444,7 @@ impl Fold {
             }
             Body::Signalled { signal, .. } => {
                 self.left = LeftOpen::of(self.state().pending());
+                self.paused = None;
                 self.take(record, Event::signal(record.at, *signal))?;
             }
             Body::Rebound { server, digest } => {
@@ -439,6 +454,12 @@ impl Fold {
                 self.suspended = Some(Suspension { waiting_for: waiting_for.clone(), wake_at: *wake_at });
                 progress::suspend(&mut self.progress, self.machine.state(), record.at);
             }
+            Body::Paused { by, reason, waiting_for } => {
+                self.paused = Some(Pause { by: by.clone(), reason: reason.clone() });
+                self.suspended = Some(Suspension { waiting_for: waiting_for.clone(), wake_at: None });
+                progress::suspend(&mut self.progress, self.machine.state(), record.at);
+            }
+            Body::Continued { .. } => self.paused = None,
             Body::Verified { tries: 0, .. } => self.progress(record)?.asks(),
             Body::Verified { .. } => self.progress(record)?.verified(),
             Body::Tasked { task, .. } => {
@@ -471,6 +492,7 @@ impl Fold {
             // Nobody looked at what it had come to.
             Body::Abandoned { .. } => {
                 self.expected.clear();
+                self.paused = None;
                 self.closed = true;
             }
             Body::HandedOff { target, .. } => {

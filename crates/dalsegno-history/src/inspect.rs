@@ -10,7 +10,7 @@ use dalsegno_core::{
 use dalsegno_store::{Body, Record, RunSummary};
 
 use crate::error::HistoryError;
-use crate::fold::{Divergence, End, FoldError};
+use crate::fold::{Divergence, End, FoldError, Pause};
 use crate::ids::child_run;
 use crate::journal::Journal;
 use crate::waiting::WaitingOperation;
@@ -30,6 +30,8 @@ pub struct Inspection {
     pub response: Option<AgentResponse>,
     /// What it waits for.
     pub waiting: Vec<WaitingOperation>,
+    /// Who paused it, if somebody did and nobody continued it.
+    pub paused: Option<Pause>,
     /// Its steps.
     pub steps: Vec<StepView>,
     /// Where the journal and the core part, if they do; the rest is as of there.
@@ -173,8 +175,9 @@ impl Journal {
             false => self.all_waiting(run, fold.state()).await?,
         };
         let response = fold.ended.as_ref().and_then(End::response).cloned();
+        let paused = fold.paused.take();
         let state = chosen.unwrap_or_else(|| fold.machine.into_state());
-        Ok(Inspection { summary, config, records, state, response, waiting, steps, divergence })
+        Ok(Inspection { summary, config, records, state, response, waiting, paused, steps, divergence })
     }
 }
 

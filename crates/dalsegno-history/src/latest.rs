@@ -6,7 +6,7 @@ use dalsegno_core::{AgentConfig, AgentResponse, AgentState, RunId};
 use dalsegno_store::{Recent, Record, RunSummary};
 
 use crate::error::HistoryError;
-use crate::fold::{End, FoldError};
+use crate::fold::{End, FoldError, Pause};
 use crate::inspect::Inspection;
 use crate::journal::Journal;
 use crate::waiting::WaitingOperation;
@@ -26,6 +26,8 @@ pub struct Latest {
     pub response: Option<AgentResponse>,
     /// What it waits for, its child runs included.
     pub waiting: Vec<WaitingOperation>,
+    /// Who paused it, if somebody did.
+    pub paused: Option<Pause>,
 }
 
 impl Journal {
@@ -60,20 +62,22 @@ impl Journal {
             false => self.all_waiting(run, fold.state()).await?,
         };
         let response = fold.ended.as_ref().and_then(End::response).cloned();
-        Ok(Latest { summary, config, second, state: fold.machine.into_state(), response, waiting })
+        let (state, paused) = (fold.machine.into_state(), fold.paused);
+        Ok(Latest { summary, config, second, state, response, waiting, paused })
     }
 }
 
 impl Latest {
     /// Where a run stands that has only begun, with this state.
     pub fn begun(summary: RunSummary, config: Arc<AgentConfig>, state: AgentState) -> Self {
-        Self { summary, config, second: None, state, response: None, waiting: Vec::new() }
+        Self { summary, config, second: None, state, response: None, waiting: Vec::new(), paused: None }
     }
 }
 
 impl From<Inspection> for Latest {
     fn from(inspection: Inspection) -> Self {
-        let Inspection { summary, config, records, state, response, waiting, .. } = inspection;
-        Self { summary, config, second: records.into_iter().nth(1), state, response, waiting }
+        let Inspection { summary, config, records, state, response, waiting, paused, .. } = inspection;
+        let second = records.into_iter().nth(1);
+        Self { summary, config, second, state, response, waiting, paused }
     }
 }

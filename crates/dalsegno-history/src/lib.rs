@@ -49,7 +49,7 @@ pub use compare::{Change, requests as request_changes, values as changes};
 pub use diff::{FirstDifference, PlaceDiff, RunDiff, Side};
 pub use doubt::{LeftOpen, is_indeterminate, is_unrepeatable};
 pub use error::{HistoryError, OpenError};
-pub use fold::{Advance, Divergence, End, Fold, FoldError, Machine, Moved, Suspension};
+pub use fold::{Advance, Divergence, End, Fold, FoldError, Machine, Moved, Pause, Suspension};
 pub use fork::{ForkPoint, ReadOutcome};
 pub use ids::{adopted_run, child_run, successor_run};
 pub use inspect::{Inspection, OperationView, Prompt, StepView};

@@ -207,7 +207,7 @@ impl Row {
                     asked.ok = Some(crate::detail::is_well(&outcome));
                 }
             }
-            (Body::Waiting { .. } | Body::Suspended { .. }, _) => self.waited = true,
+            (Body::Waiting { .. } | Body::Suspended { .. } | Body::Paused { .. }, _) => self.waited = true,
             _ => {}
         }
     }

@@ -294,6 +294,18 @@ pub enum EngineError {
         /// How.
         status: dalsegno_store::RunStatus,
     },
+    /// The run is a call, whose caller would hear nothing.
+    #[error("run {run} is a call, which cannot be paused: end it with `dalsegno call hangup {run}`")]
+    PausedCall {
+        /// The run.
+        run: RunId,
+    },
+    /// Nobody paused the run.
+    #[error("run {run} is not paused: see `dalsegno show {run}`")]
+    NotPaused {
+        /// The run.
+        run: RunId,
+    },
     /// The run can be ended with a look at what it has come to, which is better.
     #[error(
         "run {run} is healthy: end it with `dalsegno cancel {run}`, which also settles its unfinished operations, or add `--force`"

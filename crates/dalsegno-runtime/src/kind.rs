@@ -50,6 +50,8 @@ impl EngineError {
             Self::AlreadyRunning { .. }
             | Self::Foreign { .. }
             | Self::Ended { .. }
+            | Self::PausedCall { .. }
+            | Self::NotPaused { .. }
             | Self::Cancellable { .. }
             | Self::After { .. }
             | Self::Answer { is_late: true, .. }

@@ -50,8 +50,8 @@ pub use clock::{Clock, SystemClock};
 pub use consents::{ServerAccessError, ServerConsent};
 pub use dalsegno_core::Received;
 pub use dalsegno_history::{
-    Divergence, ErrorKind, FoldError, HistoryError, Inspection, Journal, OperationView, Prompt, ReplayReport,
-    StepView, WaitingOperation,
+    Divergence, ErrorKind, FoldError, HistoryError, Inspection, Journal, OperationView, Pause, Prompt,
+    ReplayReport, StepView, WaitingOperation,
 };
 pub use dalsegno_protocol::{Denial, DenialKind, ServerState, ServerStats};
 pub use dalsegno_secrets::{SHORTEST, Secret};
@@ -74,7 +74,7 @@ pub use run::abandon::{AbandonOptions, Abandoned, LeftInDoubt};
 pub use run::adopt::{AdoptOptions, Adoption};
 pub use run::converse::{Conversation, KeysSent, NotDone, OpenCall, Stay, Switchboard};
 pub use run::fork::ForkOptions;
-pub use run::handle::{Cancelled, GateInput, RunEnd, RunEvent, RunHandle, RunReport, Settlement};
+pub use run::handle::{Cancelled, GateInput, Pausing, RunEnd, RunEvent, RunHandle, RunReport, Settlement};
 pub use run::start::{NewAttachment, StartOptions};
 pub use run::worker::{WorkerEvent, WorkerOptions, WorkerReport};
 pub use secret::{Secrets, ShortSecret};

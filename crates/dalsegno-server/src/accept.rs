@@ -34,6 +34,7 @@ use crate::routes::router;
 use crate::shared::Shared;
 use crate::tls::{Tls, TlsError};
 use crate::triggers::Triggers;
+use crate::upload::Uploads;
 use crate::webhooks::{Webhooks, deliver};
 
 /// The longest that the head of a request may take to arrive; a connection that is idle as long is closed.
@@ -231,7 +232,7 @@ impl Server {
             triggers,
             telephones,
             unproven: Room::new(crate::telephone::UNPROVEN),
-            uploads: Room::new(crate::upload::ROOM),
+            uploads: Uploads::new(),
             turns: Turns::default(),
             engine: engine.clone(),
             keys,

@@ -76,14 +76,15 @@ pub(crate) async fn collect(body: Body, most: u64) -> Result<Vec<u8>, Problem> {
 pub(crate) struct Room(Arc<Semaphore>);
 
 /// The room that a body takes.
-pub(crate) struct Held {
-    _permit: Option<OwnedSemaphorePermit>,
-}
+#[derive(Default)]
+pub(crate) struct Held(Option<OwnedSemaphorePermit>);
 
 impl Held {
-    /// That of a body which takes none.
-    pub(crate) const fn nothing() -> Self {
-        Self { _permit: None }
+    fn add(&mut self, permit: OwnedSemaphorePermit) {
+        match &mut self.0 {
+            None => self.0 = Some(permit),
+            Some(held) => held.merge(permit),
+        }
     }
 }
 
@@ -92,6 +93,13 @@ impl Room {
     pub(crate) fn new(bytes: u64) -> Self {
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         Self(Arc::new(Semaphore::new(bytes.min(Semaphore::MAX_PERMITS))))
+    }
+
+    /// Takes room for so many more bytes of a body; says whether there was enough.
+    pub(crate) fn take(&self, bytes: usize, held: &mut Held) -> bool {
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        let permit = Arc::clone(&self.0).try_acquire_many_owned(bytes);
+        permit.map(|permit| held.add(permit)).is_ok()
     }
 
     /// Reads a body of an unknown sender whole. One that is too large, too slow or broken off counts as a failure of its address; that
@@ -103,44 +111,26 @@ impl Room {
         limits: &Limits,
         address: Option<IpAddr>,
     ) -> Result<(Vec<u8>, Held), Problem> {
-        let arrived = self.gather(body, most, PATIENCE).await;
+        let mut held = Held::default();
+        let take = |bytes| self.take(bytes, &mut held).then_some(()).ok_or_else(full);
+        let arrived = collect_with(body, most, PATIENCE, take).await;
         if let (Err(problem), Some(address)) = (&arrived, address)
             && !problem.is_unavailable()
         {
             limits.failure(address)?;
         }
-        arrived
-    }
-
-    /// Reads a body whole.
-    pub(crate) async fn gather(
-        &self,
-        body: Body,
-        most: u64,
-        patience: Duration,
-    ) -> Result<(Vec<u8>, Held), Problem> {
-        let mut held: Option<OwnedSemaphorePermit> = None;
-        let body = collect_with(body, most, patience, |bytes| {
-            let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-            let permit = Arc::clone(&self.0).try_acquire_many_owned(bytes).map_err(|_| full())?;
-            match &mut held {
-                None => held = Some(permit),
-                Some(held) => held.merge(permit),
-            }
-            Ok(())
-        });
-        let body = body.await?;
-        Ok((body, Held { _permit: held }))
+        Ok((arrived?, held))
     }
 }
 
-fn full() -> Problem {
+/// The answer to a body for which there is no room now.
+pub(crate) fn full() -> Problem {
     let detail = "too many bodies are on their way at once";
     Problem::new(Code::Unavailable, detail, "send it again later").retry_after(2)
 }
 
 /// Reads a body whole; `take` is asked before each part of it is kept, with the bytes of the part.
-async fn collect_with(
+pub(crate) async fn collect_with(
     body: Body,
     most: u64,
     patience: Duration,

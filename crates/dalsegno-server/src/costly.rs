@@ -2,10 +2,9 @@
 //! for the process and for each tenant, and so is how many wait and how long. They have threads of their own, so that a request that
 //! computes nothing never waits for one that does.
 
-use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
@@ -15,6 +14,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use tokio::task::spawn_blocking;
 
 use crate::problem::{Code, Problem};
+use crate::shares::Shares;
 
 /// The longest that a read waits until it begins.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -33,7 +33,7 @@ pub(crate) struct Costly {
     /// One for each archive that a client takes.
     taken: Arc<Semaphore>,
     of_tenant: usize,
-    tenants: Mutex<BTreeMap<String, Weak<Tenant>>>,
+    tenants: Shares<Tenant>,
     stopping: watch::Receiver<bool>,
 }
 
@@ -66,7 +66,7 @@ impl Costly {
             all: Arc::new(Semaphore::new(all)),
             taken: Arc::new(Semaphore::new(TAKEN)),
             of_tenant: all / 2,
-            tenants: Mutex::default(),
+            tenants: Shares::default(),
             stopping,
         }
     }
@@ -151,22 +151,12 @@ impl Costly {
     }
 
     fn tenant(&self, access: &Access) -> Arc<Tenant> {
-        // No tenant has this name.
-        let name = access.tenant().unwrap_or("*");
-        let mut tenants = self.tenants.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(tenant) = tenants.get(name).and_then(Weak::upgrade) {
-            return tenant;
-        }
-        // Those of whom nothing is computed are let go.
-        tenants.retain(|_, tenant| tenant.strong_count() > 0);
         let room = |number| Arc::new(Semaphore::new(number));
-        let tenant = Arc::new(Tenant {
+        self.tenants.of(access, || Tenant {
             places: room(self.of_tenant + WAITING),
             under_way: room(self.of_tenant),
             taken: room(TAKEN_OF_TENANT),
-        });
-        tenants.insert(name.to_owned(), Arc::downgrade(&tenant));
-        tenant
+        })
     }
 }
 

@@ -13,8 +13,8 @@ use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter, UtoipaMethodRouterE
 use crate::problem::{Code, Problem};
 use crate::shared::Shared;
 use crate::{
-    agents, answers, documents, events, fork, guard, health, inbox, listing, openapi, pages, protected, runs,
-    sessions, steps, telephone, triggers, upkeep, webhooks,
+    agents, answers, documents, events, fork, guard, health, inbox, listing, openapi, pages, pausing,
+    protected, runs, sessions, steps, telephone, triggers, upkeep, webhooks,
 };
 
 /// One address.
@@ -74,6 +74,7 @@ pub(crate) fn table() -> Vec<Route> {
     [
         listing::routes(),
         runs::routes(),
+        pausing::routes(),
         events::routes(),
         answers::routes(),
         fork::routes(),

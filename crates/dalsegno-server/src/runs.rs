@@ -63,7 +63,8 @@ pub(crate) struct Start {
 }
 
 /// A start with files, as a form.
-#[derive(ToSchema)]
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 #[expect(dead_code, reason = "the form is read part by part; this is its description")]
 struct StartForm {
     /// What the run is started with.
@@ -180,7 +181,7 @@ pub(crate) async fn start(
     State(shared): State<Arc<Shared>>,
     Client(access): Client,
     headers: HeaderMap,
-    WithFiles { body: start, files, held }: WithFiles<Start>,
+    WithFiles { body: start, files, uploading }: WithFiles<Start>,
 ) -> Result<Response, Problem> {
     if shared.is_stopping() {
         return Err(Problem::stopping());
@@ -225,7 +226,7 @@ pub(crate) async fn start(
     let request = AgentRequest { tenant, ..request };
     let launched = launch(&shared, agent, request, options).await?;
     // The journal has the files, or the run was there before.
-    drop(held);
+    drop(uploading);
     let is_new = launched.is_new;
     let mut response = begun(&shared, &access, launched, wait).await?;
     if !is_new {

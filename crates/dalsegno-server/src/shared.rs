@@ -24,6 +24,7 @@ use crate::pages::Pages;
 use crate::problem::Problem;
 use crate::tls::Tls;
 use crate::triggers::Triggers;
+use crate::upload::Uploads;
 use crate::webhooks::Webhooks;
 
 /// What all requests share.
@@ -53,7 +54,7 @@ pub(crate) struct Shared {
     /// The room for webhooks of lines that have proven nothing yet.
     pub(crate) unproven: Room,
     /// The room for bodies with files.
-    pub(crate) uploads: Room,
+    pub(crate) uploads: Uploads,
     /// Whose document is worked on.
     pub(crate) turns: Turns,
     /// Whether the server is stopping.

@@ -4,25 +4,29 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Bytes;
-use axum::extract::{FromRequest, Request};
+use axum::body::{Body, Bytes};
+use axum::extract::{FromRequest, FromRequestParts as _, Request};
 use axum::http::header::CONTENT_TYPE;
+use dalsegno_access::Access;
 use dalsegno_runtime::NewAttachment;
 use futures::stream;
 use multer::{Field, Multipart};
 use serde::de::DeserializeOwned;
 
-use crate::body::{self, Held, Json};
+use crate::body::{self, Held, Json, Room};
+use crate::guard::Client;
 use crate::params;
 use crate::problem::{Code, Problem};
 use crate::shared::Shared;
+use crate::shares::Shares;
 
 /// Most bytes of a body with files.
 const BODY: u64 = 32 << 20;
 /// The longest that one may take to arrive.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Bytes of all bodies with files that are on their way or worked on at a time.
-pub(crate) const ROOM: u64 = 4 * BODY;
+/// Bytes of all bodies with files that are on their way or worked on at a time, and those of a tenant.
+const ROOM: u64 = 4 * BODY;
+const ROOM_OF_TENANT: u64 = ROOM / 2;
 /// Most files of one body.
 const FILES: usize = 16;
 /// Longest name of a file, in bytes.
@@ -33,12 +37,52 @@ const MEDIA_TYPE: usize = 127;
 const HELP: &str =
     "send the start as JSON in the part `run`, and each file in a part `file` with its name and media type";
 
+/// The room for bodies with files. Only bytes that have arrived take some.
+pub(crate) struct Uploads {
+    all: Room,
+    tenants: Shares<Room>,
+}
+
+/// The room that a body with files takes until its files are in the journal.
+#[derive(Default)]
+pub(crate) struct Uploading {
+    _of_all: Held,
+    _of_tenant: Held,
+    // As long as a body of it is there, the room is the same for all.
+    _tenant: Option<Arc<Room>>,
+}
+
+impl Uploads {
+    pub(crate) fn new() -> Self {
+        Self { all: Room::new(ROOM), tenants: Shares::default() }
+    }
+
+    /// Reads a body whole.
+    async fn gather(&self, access: &Access, body: Body) -> Result<(Vec<u8>, Uploading), Problem> {
+        let tenant = self.tenants.of(access, || Room::new(ROOM_OF_TENANT));
+        let (mut of_all, mut of_tenant) = (Held::default(), Held::default());
+        let bytes = body::collect_with(body, BODY, PATIENCE, |bytes| {
+            // The tenant's own first: who has used it up takes nothing from the others.
+            if !tenant.take(bytes, &mut of_tenant) {
+                let detail = format!(
+                    "starts of this tenant with {} MiB of files are on their way, which is the maximum",
+                    ROOM_OF_TENANT >> 20
+                );
+                let help = "wait for an answer before you send another";
+                return Err(Problem::new(Code::TooMany, detail, help).retry_after(2));
+            }
+            self.all.take(bytes, &mut of_all).then_some(()).ok_or_else(body::full)
+        });
+        let bytes = bytes.await?;
+        Ok((bytes, Uploading { _of_all: of_all, _of_tenant: of_tenant, _tenant: Some(tenant) }))
+    }
+}
+
 /// A body of a known form, with the files that came with it.
 pub(crate) struct WithFiles<T> {
     pub(crate) body: T,
     pub(crate) files: Vec<NewAttachment>,
-    /// The room that it takes as long as it is worked on.
-    pub(crate) held: Held,
+    pub(crate) uploading: Uploading,
 }
 
 impl<T: DeserializeOwned> FromRequest<Arc<Shared>> for WithFiles<T> {
@@ -48,13 +92,15 @@ impl<T: DeserializeOwned> FromRequest<Arc<Shared>> for WithFiles<T> {
         let kind = params::header(request.headers(), CONTENT_TYPE.as_str())?.unwrap_or_default().to_owned();
         if body::essence(kind.to_ascii_lowercase().as_bytes()) != b"multipart/form-data" {
             let Json(body) = Json::from_request(request, shared).await?;
-            return Ok(Self { body, files: Vec::new(), held: Held::nothing() });
+            return Ok(Self { body, files: Vec::new(), uploading: Uploading::default() });
         }
         let boundary = multer::parse_boundary(&kind)
             .map_err(|_| Problem::parameter("content-type", "has no good `boundary`", HELP))?;
-        let (bytes, held) = shared.uploads.gather(request.into_body(), BODY, PATIENCE).await?;
+        let (mut parts, body) = request.into_parts();
+        let Client(access) = Client::from_request_parts(&mut parts, shared).await?;
+        let (bytes, uploading) = shared.uploads.gather(&access, body).await?;
         let (body, files) = read(bytes, boundary, shared.settings.body).await?;
-        Ok(Self { body: body::object(&body)?, files, held })
+        Ok(Self { body: body::object(&body)?, files, uploading })
     }
 }
 

@@ -28,7 +28,7 @@ use dalsegno_core::{
 use crate::{
     AcquireError, AppendError, AttemptCause, BlobError, Body, CreateError, Created, Denial, Lease, Message,
     NewRecord, NewRun, Owner, PostError, ReadError, RecordKind, RunFilter, RunStatus, RunSummary, Snapshot,
-    SnapshotError, Start, Started, Store, WaitingFor, digest_bytes,
+    SnapshotError, Start, Started, Store, Waiting, WaitingFor, digest_bytes,
 };
 
 pub use self::appends::*;
@@ -380,7 +380,20 @@ fn later_kinds() -> Vec<NewRecord> {
                 error: None,
             },
         ),
+        paused(at(15)),
+        NewRecord::new(at(15), Body::Continued { by: Some("ada".into()) }),
     ]
+}
+
+/// Somebody pauses a run that waits for an approval.
+pub fn paused(at: Timestamp) -> NewRecord {
+    let waiting_for = vec![WaitingFor {
+        kind: "approval".into(),
+        operation: OperationId::from_bytes([3; 16]),
+        question: "may `risk.score` be called?".into(),
+    }];
+    let (by, reason) = (Some("ada".into()), Some("an audit – ✓".into()));
+    NewRecord::new(at, Body::Paused { by, reason, waiting_for })
 }
 
 /// The title says it.
@@ -627,6 +640,14 @@ pub async fn the_status_follows_from_the_records<S: Store>(new: impl Fn() -> S) 
     store.append(&mut lease, records).await.unwrap();
     let summary = store.summary(lease.run()).await.unwrap();
     assert_eq!((summary.status, summary.wake_at), (RunStatus::Suspended, Some(at(7))));
+    // A paused run wakes at no time, until somebody continues it.
+    store.append(&mut lease, vec![paused(at(5))]).await.unwrap();
+    let summary = store.summary(lease.run()).await.unwrap();
+    assert_eq!((summary.status, summary.wake_at), (RunStatus::Suspended, None));
+    assert_eq!(summary.waiting, [Waiting::Approval, Waiting::Paused]);
+    store.append(&mut lease, vec![NewRecord::new(at(6), Body::Continued { by: None })]).await.unwrap();
+    let summary = store.summary(lease.run()).await.unwrap();
+    assert_eq!((summary.status, &*summary.waiting), (RunStatus::Running, &[][..]));
 }
 
 /// What the run's entry repeats of its records is compared with them at each read and acquisition, and must agree.

@@ -129,6 +129,8 @@ pub(crate) const fn has_content(kind: RecordKind) -> bool {
         | RecordKind::Signalled
         | RecordKind::Forked
         | RecordKind::Suspended
+        | RecordKind::Paused
+        | RecordKind::Continued
         | RecordKind::Completed
         | RecordKind::Failed
         | RecordKind::Cancelled

@@ -49,6 +49,21 @@ pub enum Message {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<String>,
     },
+    /// The run is to stand still: nothing new starts, and what is under way finishes.
+    Pause {
+        /// Who wants it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<String>,
+        /// Why.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+    },
+    /// A run that was paused is to continue.
+    Continue {
+        /// Who wants it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<String>,
+    },
     /// Some of its operations are to be given up.
     GiveUp {
         /// The operations; those that are over already stay as they are.

@@ -261,6 +261,24 @@ pub enum Body {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         wake_at: Option<Timestamp>,
     },
+    /// A person paused the run: it stands still and holds no process until somebody continues it. Not an end.
+    Paused {
+        /// Who paused it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<String>,
+        /// Why.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+        /// What it waits for besides, once it continues.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        waiting_for: Vec<WaitingFor>,
+    },
+    /// A person continued a run that was paused.
+    Continued {
+        /// Who continued it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<String>,
+    },
     /// The run ended with an answer.
     Completed {
         /// The response.
@@ -332,6 +350,8 @@ impl Body {
             Self::Narrowed { .. } => RecordKind::Narrowed,
             Self::Rebound { .. } => RecordKind::Rebound,
             Self::Suspended { .. } => RecordKind::Suspended,
+            Self::Paused { .. } => RecordKind::Paused,
+            Self::Continued { .. } => RecordKind::Continued,
             Self::Completed { .. } => RecordKind::Completed,
             Self::Failed { .. } => RecordKind::Failed,
             Self::Cancelled { .. } => RecordKind::Cancelled,
@@ -536,6 +556,10 @@ record_kinds! {
     Abandoned = 22, "abandoned";
     /// Something happened in the call that the run is.
     Conversed = 23, "conversed";
+    /// A person paused the run.
+    Paused = 24, "paused";
+    /// A person continued a run that was paused.
+    Continued = 25, "continued";
 }
 
 impl std::fmt::Display for RecordKind {

@@ -324,6 +324,10 @@ impl Progress {
                     let wake_at = wake_at.map(|at| at.min(LATEST));
                     return Some(Self { status: RunStatus::Suspended, wake_at, waiting });
                 }
+                Body::Paused { waiting_for, .. } => {
+                    let waiting = WaitingSet::of(waiting_for, None).with(Waiting::Paused);
+                    return Some(Self { status: RunStatus::Suspended, wake_at: None, waiting });
+                }
                 Body::Completed { .. } => RunStatus::Completed,
                 Body::Failed { .. } => RunStatus::Failed,
                 Body::Cancelled { .. } => RunStatus::Cancelled,
@@ -344,7 +348,8 @@ impl Progress {
                 | Body::Inherited(_)
                 | Body::Conversed { .. }
                 | Body::Narrowed { .. }
-                | Body::Rebound { .. } => RunStatus::Running,
+                | Body::Rebound { .. }
+                | Body::Continued { .. } => RunStatus::Running,
             };
             Some(Self { status, ..Self::BEGUN })
         })

@@ -26,12 +26,14 @@ pub enum Waiting {
     Timer = 16,
     /// Something that has no kind of its own here.
     Other = 32,
+    /// A person paused it, and a person must continue it.
+    Paused = 64,
 }
 
 impl Waiting {
     /// Every kind, in the order of the numbers, which are part of the stored form.
     pub const ALL: &[Self] =
-        &[Self::Approval, Self::Input, Self::InDoubt, Self::Secret, Self::Timer, Self::Other];
+        &[Self::Approval, Self::Input, Self::InDoubt, Self::Secret, Self::Timer, Self::Other, Self::Paused];
 
     /// What an operation waits for at a gate.
     pub const fn at(gate: &Gate) -> Self {
@@ -52,6 +54,7 @@ impl Waiting {
             Self::Secret => "secret",
             Self::Timer => "timer",
             Self::Other => "other",
+            Self::Paused => "paused",
         }
     }
 }
@@ -102,9 +105,14 @@ impl WaitingSet {
         Self::of_kinds(kinds.chain(wake_at.map(|_| Waiting::Timer)))
     }
 
+    /// The set with one more kind.
+    pub(crate) const fn with(self, kind: Waiting) -> Self {
+        Self(self.0 | kind as u8)
+    }
+
     /// The set with this number; none if there is no such set.
     pub(crate) fn from_number(number: i64) -> Option<Self> {
-        u8::try_from(number).ok().filter(|bits| *bits < 64).map(Self)
+        u8::try_from(number).ok().filter(|bits| *bits < 128).map(Self)
     }
 
     /// Says whether another set has all kinds of this one.

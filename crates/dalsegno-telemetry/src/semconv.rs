@@ -209,6 +209,8 @@ names! {
     EVENT_REBOUND = "dalsegno.rebound";
     /// The run waits and holds no process.
     EVENT_SUSPENDED = "dalsegno.suspended";
+    /// A person paused the run.
+    EVENT_PAUSED = "dalsegno.paused";
     /// A suspended run goes on.
     EVENT_RESUMED = "dalsegno.resumed";
     /// Another agent goes on.

@@ -21,7 +21,7 @@ const REQUESTS: [&str; 9] = [
 ];
 
 /// What the operator does.
-const ACTIONS: [&str; 17] = [
+const ACTIONS: [&str; 20] = [
     "start",
     "start again",
     "start after",
@@ -39,6 +39,9 @@ const ACTIONS: [&str; 17] = [
     "export",
     "import",
     "look",
+    "pause",
+    "pause a child run",
+    "continue",
 ];
 
 /// What becomes of HTTP calls.

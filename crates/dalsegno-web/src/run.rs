@@ -39,6 +39,8 @@ pub struct RunPage {
     pub end: Option<End>,
     /// What it waits for.
     pub waiting: Vec<WaitingCard>,
+    /// Who paused it, if somebody did.
+    pub pause: Option<Paused>,
     /// Where it came from.
     pub origin: Option<Origin>,
     /// What cannot be read or computed of it.
@@ -47,6 +49,15 @@ pub struct RunPage {
     pub call: Option<Call>,
     /// Its steps.
     pub timeline: Timeline,
+}
+
+/// A person paused the run.
+#[derive(Debug, Clone)]
+pub struct Paused {
+    /// Who did it.
+    pub by: Option<String>,
+    /// Why.
+    pub reason: Option<String>,
 }
 
 /// Most moments of a call on one page; the latest.

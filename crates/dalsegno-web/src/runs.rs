@@ -172,7 +172,9 @@ impl Mark {
 
 fn waits_for(waiting: &[Waiting]) -> &'static str {
     let has = |kind| waiting.contains(&kind);
-    if has(Waiting::InDoubt) {
+    if has(Waiting::Paused) {
+        "paused"
+    } else if has(Waiting::InDoubt) {
         "in doubt"
     } else if has(Waiting::Approval) {
         "needs approval"

@@ -146,6 +146,7 @@ fn runs(rows: bool) -> RunsPage {
 
 fn run() -> RunPage {
     RunPage {
+        pause: None,
         shell: shell(Section::Runs, true),
         head: head(),
         facts: vec![("Started", "2026-11-26 18:00:54 UTC".to_owned()), ("Session", hostile())],

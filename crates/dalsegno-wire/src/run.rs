@@ -1,7 +1,7 @@
 //! Documents of runs: where one stands, its line in a listing, what came of a replay.
 
 use dalsegno_core::{AgentResponse, AgentState, Gate, OperationId, RunId, Status, Usage};
-use dalsegno_history::{Inspection, Latest, Moment, OperationView, ReplayReport, WaitingOperation};
+use dalsegno_history::{Inspection, Latest, Moment, OperationView, Pause, ReplayReport, WaitingOperation};
 use dalsegno_runtime::{RunEnd, RunReport};
 use dalsegno_store::{Foreign, RunStatus, RunSummary};
 use serde::Serialize;
@@ -34,6 +34,9 @@ pub struct Run {
     output: Option<Value>,
     /// The operations that wait for an answer.
     waiting_for: Vec<Waiting>,
+    /// Who paused it, as long as nobody continued it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    paused: Option<Paused>,
     /// When it can resume by itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::Time>))]
@@ -83,6 +86,24 @@ pub struct Waiting {
     shown: String,
 }
 
+/// A person paused the run.
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+struct Paused {
+    /// Who did it, if that is known.
+    #[cfg_attr(feature = "openapi", schema(required))]
+    by: Option<String>,
+    /// Why, if a reason was given.
+    #[cfg_attr(feature = "openapi", schema(required))]
+    reason: Option<String>,
+}
+
+impl Paused {
+    fn of(pause: &Pause) -> Self {
+        Self { by: pause.by.clone(), reason: pause.reason.clone() }
+    }
+}
+
 /// Why a run did not complete.
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -104,6 +125,7 @@ impl Run {
         let (status, response, waiting) = match &report.end {
             RunEnd::Ended(response) => (end(response.status), Some(response), &[][..]),
             RunEnd::Suspended { waiting, .. } => ("suspended", None, waiting.as_slice()),
+            RunEnd::Paused { waiting, .. } => ("suspended", None, waiting.as_slice()),
             RunEnd::Interrupted => ("interrupted", None, &[][..]),
         };
         let mut run = Self::new(report.run, report.agent.to_string(), status, response, waiting);
@@ -112,7 +134,11 @@ impl Run {
         }
         let (wake_at, answer_by) = match &report.end {
             RunEnd::Suspended { wake_at, answer_by, .. } => (*wake_at, *answer_by),
-            RunEnd::Ended(_) | RunEnd::Interrupted => (None, None),
+            RunEnd::Ended(_) | RunEnd::Paused { .. } | RunEnd::Interrupted => (None, None),
+        };
+        run.paused = match &report.end {
+            RunEnd::Paused { pause, .. } => Some(Paused::of(pause)),
+            RunEnd::Ended(_) | RunEnd::Suspended { .. } | RunEnd::Interrupted => None,
         };
         let (wake_at, answer_by) = (wake_at.map(time::exact), answer_by.map(time::exact));
         Self { wake_at, answer_by, steps: report.steps, usage: report.usage, ..run }
@@ -138,6 +164,7 @@ impl Run {
             answer: response.and_then(|response| response.answer.clone()),
             output: response.and_then(|response| response.output.clone()),
             waiting_for: waiting.iter().map(Waiting::of).collect(),
+            paused: None,
             wake_at: None,
             answer_by: None,
             steps: 0,
@@ -194,14 +221,19 @@ pub struct Standing {
 impl Standing {
     /// The run as it was inspected.
     pub fn of(inspection: &Inspection, lineage: Lineage) -> Self {
-        let Inspection { summary, state, response, waiting, .. } = inspection;
-        Self::new(summary, state, response.as_ref(), waiting, lineage)
+        let Inspection { summary, state, response, waiting, paused, .. } = inspection;
+        Self::new(summary, state, response.as_ref(), waiting, lineage).paused(paused.as_ref())
     }
 
     /// The same of a run of which only the latest state was read.
     pub fn of_latest(latest: &Latest, lineage: Lineage) -> Self {
-        let Latest { summary, state, response, waiting, .. } = latest;
-        Self::new(summary, state, response.as_ref(), waiting, lineage)
+        let Latest { summary, state, response, waiting, paused, .. } = latest;
+        Self::new(summary, state, response.as_ref(), waiting, lineage).paused(paused.as_ref())
+    }
+
+    fn paused(mut self, pause: Option<&Pause>) -> Self {
+        self.run.paused = pause.map(Paused::of);
+        self
     }
 
     fn new(

@@ -136,6 +136,21 @@ pub(crate) struct CancelArgs {
 }
 
 #[derive(Debug, ClapArgs)]
+pub(crate) struct PauseArgs {
+    /// The run: its id, the first 4 or more digits of it, or `last`
+    #[arg(add = ArgValueCandidates::new(complete::runs))]
+    pub(crate) run: String,
+    /// Reason for the pause
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: Option<String>,
+    /// Name of the person who pauses
+    #[arg(long, value_name = "NAME")]
+    pub(crate) by: Option<String>,
+    #[command(flatten)]
+    pub(crate) document: DocumentArgs,
+}
+
+#[derive(Debug, ClapArgs)]
 pub(crate) struct AbandonArgs {
     /// The run: its id, the first 4 or more digits of it, or `last`
     #[arg(add = ArgValueCandidates::new(complete::runs))]
@@ -251,6 +266,13 @@ Examples:
   dalsegno cancel --session ticket-4711
   dalsegno cancel 3fa94c --op 81c2                        the run continues without it
   dalsegno cancel 3fa94c --reason \"wrong customer\" --by eve";
+
+pub(super) const PAUSE_EXAMPLES: &str = "\
+Examples:
+  dalsegno pause last
+  dalsegno pause 3fa94c --reason \"the warehouse is closed\" --by eve
+  dalsegno runs --waiting paused
+  dalsegno resume 3fa94c                                  it continues";
 
 pub(super) const ABANDON_EXAMPLES: &str = "\
 Examples:

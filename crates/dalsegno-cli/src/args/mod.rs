@@ -41,7 +41,7 @@ pub(crate) use self::format::{DocumentArgs, Format, StreamArgs, TokenArgs};
 pub(crate) use self::gate::GateArgs;
 pub(crate) use self::lineage::{
     AbandonArgs, AdoptArgs, CancelArgs, ChatArgs, DiffArgs, EffectsArg, ExportArgs, ForkArgs, ImportArgs,
-    WhyArgs,
+    PauseArgs, WhyArgs,
 };
 pub(crate) use self::memory::{
     MemoryAddArgs, MemoryArgs, MemoryDeleteArgs, MemoryEditArgs, MemoryExportArgs, MemoryImportArgs,
@@ -171,6 +171,9 @@ pub(crate) enum Verb {
     /// Compare two runs: where they diverge, and what differs from there on
     #[command(after_help = lineage::DIFF_EXAMPLES)]
     Diff(DiffArgs),
+    /// Pause a run and its child runs until they are resumed
+    #[command(after_help = lineage::PAUSE_EXAMPLES)]
+    Pause(PauseArgs),
     /// Cancel a run and its child runs
     #[command(after_help = lineage::CANCEL_EXAMPLES)]
     Cancel(CancelArgs),
@@ -312,6 +315,7 @@ impl Verb {
             | Self::Resume(_)
             | Self::Fork(_)
             | Self::Adopt(_)
+            | Self::Pause(_)
             | Self::Cancel(_)
             | Self::Tools(_)
             | Self::Servers(_)
@@ -339,6 +343,7 @@ impl Verb {
             Self::Replay(replay) => replay.document.resolve(),
             Self::Fork(fork) => fork.stream.resolve(),
             Self::Diff(diff) => diff.document.resolve(),
+            Self::Pause(pause) => pause.document.resolve(),
             Self::Cancel(cancel) => cancel.document.resolve(),
             Self::Abandon(abandon) => abandon.document.resolve(),
             Self::Export(export) => export.document.resolve(),

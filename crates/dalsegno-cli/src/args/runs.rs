@@ -379,6 +379,7 @@ pub(crate) enum WaitingArg {
     InDoubt,
     Secret,
     Timer,
+    Paused,
 }
 
 impl From<QuestionArg> for Waiting {
@@ -399,6 +400,7 @@ impl From<WaitingArg> for Waiting {
             WaitingArg::InDoubt => Self::InDoubt,
             WaitingArg::Secret => Self::Secret,
             WaitingArg::Timer => Self::Timer,
+            WaitingArg::Paused => Self::Paused,
         }
     }
 }

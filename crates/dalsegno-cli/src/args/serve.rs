@@ -103,7 +103,7 @@ const ADD_EXAMPLES: &str = "\
 Scopes:
   runs:list       list runs, without what they were asked
   runs:read       read runs: requests, records, answers and questions
-  runs:write      start, fork and cancel runs
+  runs:write      start, fork, pause and cancel runs
   runs:erase      erase the content of runs, for ever
   answers:write   answer what runs wait for, approvals included
   agents:read     list the agents; with --all-tenants, read their documents

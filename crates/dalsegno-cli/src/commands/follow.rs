@@ -302,7 +302,9 @@ impl Follow {
     ) -> Result<Exit, Error> {
         let causes = match &report.end {
             RunEnd::Ended(response) if response.error.is_some() => causes(report.run, engine).await,
-            RunEnd::Ended(_) | RunEnd::Suspended { .. } | RunEnd::Interrupted => Vec::new(),
+            RunEnd::Ended(_) | RunEnd::Suspended { .. } | RunEnd::Paused { .. } | RunEnd::Interrupted => {
+                Vec::new()
+            }
         };
         match context.format {
             Format::Text => self.answer(report, context.output),

@@ -26,6 +26,7 @@ mod key;
 mod man;
 mod memory;
 mod metrics;
+mod pause;
 mod programs;
 mod pull;
 mod replay;
@@ -298,6 +299,7 @@ fn alone(args: &Args, output: &mut Output) -> Result<Exit, Error> {
         | Verb::Replay(_)
         | Verb::Fork(_)
         | Verb::Diff(_)
+        | Verb::Pause(_)
         | Verb::Cancel(_)
         | Verb::Abandon(_)
         | Verb::Export(_)
@@ -374,6 +376,7 @@ async fn perform_verb(verb: &Verb, context: &mut Context<'_>) -> Result<Exit, Er
         Verb::Replay(args) => replay::replay(args, context).await,
         Verb::Fork(args) => fork::fork(args, context).await,
         Verb::Diff(args) => diff::diff(args, context).await,
+        Verb::Pause(args) => pause::pause(args, context).await,
         Verb::Cancel(args) => cancel::cancel(args, context).await,
         Verb::Abandon(args) => cancel::abandon(args, context).await,
         Verb::Export(args) => carry::export(args, context).await,

@@ -45,12 +45,19 @@ pub(super) async fn resume(args: &ResumeArgs, context: &mut Context<'_>) -> Resu
         follow.catch_up(&before.records, &mut events);
     }
     let answers = answers(settlement, meant, args.settlement.by.as_deref());
+    let was_paused = engine.is_paused(run).await?;
+    if was_paused {
+        engine.unpause(run, args.settlement.by.clone()).await?;
+    }
     let begun = follow.until_begun(engine.resume(run, answers.clone())).await;
     let handle = match begun {
         // A worker performs it, or another command.
         Err(Error::Engine(EngineError::Acquire(AcquireError::Owned { .. }))) if !answers.is_empty() => {
             engine.pass_on(run, answers).await?;
             return Ok(follow::passed_on(run, "answer", "passed_on", context));
+        }
+        Err(Error::Engine(EngineError::Acquire(AcquireError::Owned { .. }))) if was_paused => {
+            return Ok(follow::passed_on(run, "resume", "requested", context));
         }
         begun => begun?,
     };

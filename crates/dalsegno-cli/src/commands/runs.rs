@@ -196,6 +196,7 @@ fn status(run: &RunSummary, interrupted: bool) -> String {
             (Waiting::Secret, _) => "secret".to_owned(),
             (Waiting::Timer, Some(at)) => format!("until {}", time(at)),
             (Waiting::Timer, None) => "timer".to_owned(),
+            (Waiting::Paused, _) => "paused".to_owned(),
             _ => "other".to_owned(),
         })
         .collect();

@@ -241,6 +241,9 @@ fn header(inspection: &Inspection, lineage: &Lineage, output: &mut Output) {
     facts.extend(ending::usage(response.as_ref().map_or_else(|| state.usage(), |response| response.usage)));
     output.stdout.line(Words::from("run ").and(styled(Style::Bold, summary.run)));
     output.stdout.line(format_args!("{} · {} · {}", summary.agent, summary.status, facts.join(" · ")));
+    if let Some(pause) = &inspection.paused {
+        output.stdout.line(ending::paused(pause));
+    }
     origin::tell(lineage, output);
     belongs(summary, output);
     if let Some(foreign) = &summary.foreign {

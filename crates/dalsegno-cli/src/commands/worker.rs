@@ -77,6 +77,7 @@ pub(super) fn tell(event: &WorkerEvent<'_>, format: Format, output: &mut Output)
             let word = match &report.end {
                 RunEnd::Ended(response) => end(response.status),
                 RunEnd::Suspended { .. } => "suspended",
+                RunEnd::Paused { .. } => "paused",
                 RunEnd::Interrupted => "interrupted",
             };
             let line = json!({ "event": "left", "run_id": report.run, "status": word });

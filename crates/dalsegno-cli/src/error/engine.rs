@@ -64,6 +64,8 @@ pub(super) fn engine(error: &EngineError) -> ErrorClass {
             .with_help("`dalsegno runs` lists the runs; a call is begun with `dalsegno call`"),
         EngineError::Note { .. } => ErrorClass::new(Exit::BadInput, "bad_argument"),
         EngineError::Ended { .. } => ErrorClass::new(Exit::BadInput, "ended"),
+        EngineError::PausedCall { .. } => ErrorClass::new(Exit::BadInput, "call"),
+        EngineError::NotPaused { .. } => ErrorClass::new(Exit::BadInput, "not_paused"),
         EngineError::Cancellable { .. } => ErrorClass::new(Exit::BadInput, "cancellable"),
         EngineError::Uncancellable { source, .. } => {
             let ErrorClass { exit, code, .. } = engine(source);

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use dalsegno_core::{Gate, Request, Usage};
-use dalsegno_history::WaitingOperation;
+use dalsegno_history::{Pause, WaitingOperation};
 use dalsegno_runtime::{RunEnd, RunReport, SecretGiver};
 use serde_json::Value;
 
@@ -30,6 +30,7 @@ pub(crate) fn tell(
             (dalsegno_wire::end(response.status), style, if done { Exit::Done } else { Exit::Failed })
         }
         RunEnd::Suspended { .. } => ("suspended", Style::Yellow, Exit::Suspended),
+        RunEnd::Paused { .. } => ("paused", Style::Yellow, Exit::Suspended),
         RunEnd::Interrupted => ("interrupted", Style::Yellow, Exit::Interrupted),
     };
     if let RunEnd::Ended(response) = &report.end
@@ -69,9 +70,21 @@ pub(crate) fn tell(
                 ));
             }
         }
+        RunEnd::Paused { pause, waiting } => {
+            output.note(paused(pause));
+            self::waiting(&run, waiting, named, output);
+            output.note(format_args!("continue it with `{}`", resume(&run, named)));
+        }
         RunEnd::Interrupted => output.note(format_args!("resume it with `{}`", resume(&run, named))),
     }
     exit
+}
+
+/// Who paused a run, and why.
+pub(crate) fn paused(pause: &Pause) -> String {
+    let by = pause.by.as_deref().map(|by| format!(" by {by}")).unwrap_or_default();
+    let reason = pause.reason.as_deref().map(|reason| format!(": {reason}")).unwrap_or_default();
+    format!("it was paused{by}{reason}")
 }
 
 /// What a run used, in parts; what it did not use is left out.

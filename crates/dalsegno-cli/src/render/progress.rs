@@ -241,6 +241,8 @@ impl Progress {
             | Body::Narrowed { .. }
             | Body::Rebound { .. }
             | Body::Suspended { .. }
+            | Body::Paused { .. }
+            | Body::Continued { .. }
             | Body::Completed { .. }
             | Body::Failed { .. }
             | Body::Cancelled { .. }

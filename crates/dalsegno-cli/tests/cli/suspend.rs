@@ -53,6 +53,24 @@ fn a_suspended_run_is_a_document_for_programs() {
 }
 
 #[test]
+fn a_paused_run_stands_still_until_it_is_resumed() {
+    let workspace = suspended();
+    photograph!(workspace.dalsegno(&["pause", "last", "--reason", "closed", "--by", "eve"]), @"");
+    // An answer is taken, and nothing is done with it.
+    let shown = workspace.json(&["show", "last"])["waiting_for"][0]["shown"].clone();
+    let listed = workspace.succeed(&["runs", "--waiting", "paused"]);
+    assert!(listed.contains("  suspended: approval, paused  "), "{listed}");
+    let told = workspace.succeed(&["show", "last"]);
+    assert!(told.contains("it was paused by eve: closed"), "{told}");
+    assert_eq!(workspace.json(&["show", "last"])["paused"], json!({ "by": "eve", "reason": "closed" }));
+    workspace.succeed(&["worker", "--until-idle"]);
+    assert_eq!(recorded(&workspace), 0);
+    photograph!(workspace.dalsegno(&["resume", "last", "--approve", "--shown", shown.as_str().unwrap()]), @"");
+    assert_eq!(recorded(&workspace), 1);
+    photograph!(workspace.dalsegno(&["pause", "last"]), @"");
+}
+
+#[test]
 fn the_listing_says_what_a_run_waits_for() {
     let workspace = suspended();
     let listed = workspace.succeed(&["runs"]);

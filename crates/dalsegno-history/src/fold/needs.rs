@@ -38,6 +38,8 @@ pub(crate) fn needs_step(record: &Record, state: &AgentState) -> bool {
         | Body::Abandoned { .. }
         | Body::Narrowed { .. }
         | Body::Rebound { .. }
-        | Body::Suspended { .. } => false,
+        | Body::Suspended { .. }
+        | Body::Paused { .. }
+        | Body::Continued { .. } => false,
     }
 }

@@ -145,6 +145,8 @@ fn over(report: RunReport, before: Usage) -> Below {
             writes: response.writes,
         }))),
         RunEnd::Suspended { waiting, wake_at, answer_by } => Below::Suspended { waiting, wake_at, answer_by },
+        // Whoever continues it has it taken up again.
+        RunEnd::Paused { waiting, .. } => Below::Suspended { waiting, wake_at: None, answer_by: None },
         RunEnd::Interrupted => Below::Interrupted,
     }
 }

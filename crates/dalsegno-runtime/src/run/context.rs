@@ -10,7 +10,7 @@ use dalsegno_core::{
 };
 use dalsegno_history::{Fold, HistoryError};
 use dalsegno_memory::{Principal, Scope, ScopeResolver, ScopeSet};
-use dalsegno_store::{Body, NewRun, Parent, RunSummary, Started};
+use dalsegno_store::{Body, Message, NewRun, Parent, RunSummary, Started};
 use dalsegno_tools::Finished;
 use dalsegno_workspace::ToolkitFile;
 use serde_json::Value;
@@ -50,6 +50,9 @@ pub(crate) trait Runs: Send + Sync {
 
     /// Ends a child run whose operation is given up, or tells the process that performs it to.
     async fn give_up_child(&self, child: RunId, by: Option<String>, reason: Option<String>) -> GivenUp;
+
+    /// Tells a child run to stand still, or to continue, as the run above it was told.
+    async fn pass_word(&self, child: RunId, word: &Message);
 
     /// Ends a child run whose parent has ended, unless another process performs it.
     async fn end_below(&self, run: RunId);

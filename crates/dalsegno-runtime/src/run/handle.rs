@@ -9,7 +9,7 @@ use tokio::sync::{broadcast, watch};
 use tokio::task::JoinHandle;
 
 use dalsegno_core::{AgentName, AgentResponse, Gate, OperationId, RunId, Timestamp};
-use dalsegno_history::{Latest, WaitingOperation};
+use dalsegno_history::{Latest, Pause, WaitingOperation};
 use dalsegno_store::{NewRecord, StorageKind};
 
 use crate::error::RunFailure;
@@ -176,8 +176,32 @@ pub enum RunEnd {
         /// questions the first one.
         answer_by: Option<Timestamp>,
     },
+    /// A person paused it: it stands still until somebody [continues](crate::Engine::unpause) it.
+    Paused {
+        /// Who paused it.
+        pause: Pause,
+        /// What it waits for besides, its child runs included.
+        waiting: Vec<WaitingOperation>,
+    },
     /// It was interrupted and can be resumed.
     Interrupted,
+}
+
+/// What came of asking for a run to be paused.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Pausing {
+    /// The run stands still.
+    Paused {
+        /// The run.
+        run: RunId,
+    },
+    /// Another task or process performs the run, and pauses it when what is under way has finished.
+    Requested {
+        /// The run.
+        run: RunId,
+    },
+    /// The run ended meanwhile.
+    Ended(Box<RunReport>),
 }
 
 /// What came of asking for a run's end.

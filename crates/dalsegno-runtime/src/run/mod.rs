@@ -22,6 +22,7 @@ pub(crate) mod files;
 pub(crate) mod fork;
 pub(crate) mod handle;
 mod later;
+pub(crate) mod pausing;
 pub(crate) mod resume;
 pub(crate) mod runs;
 pub(crate) mod start;

@@ -298,19 +298,19 @@ impl Engine {
         let (own, below) = self.sort(run, fold.state(), inputs).await?;
         let expired = self.expired(&config, fold.state(), &fold.progress);
         let answers = answers::check(run, &config, fold.state(), &expired, own)?;
-        let given = if answers.is_empty() { Vec::new() } else { self.store().inbox(run).await? };
+        let messages = self.store().inbox(run).await?;
         for (operation, answer) in &answers {
             // What another person was told that it counts, counts. It was posted without secrets.
             let attempts = fold.progress.get(operation).map_or(0, |progress| progress.attempts);
             let mut scrubbed = answer.clone();
             self.bindings().secrets().scrub_answer(&mut scrubbed);
-            answers::compare(&given, *operation, attempts, &scrubbed)?;
+            answers::compare(&messages, *operation, attempts, &scrubbed)?;
         }
         let watches = self.watches_of(summary, &config, fold.state()).await?;
         let (context, events) = self.context(run, config, &Surroundings::of(summary, &fold), None)?;
         context.answer_children(below);
         tracing::debug!(%run, records = lease.next_seq(), answers = answers.len(), "taking a run over");
-        Ok(Taken { context, events, fold, watches, answers })
+        Ok(Taken { context, events, fold, watches, answers, messages })
     }
 
     /// Those who watch a run that was taken over, after they have seen what is open in it.
@@ -389,11 +389,12 @@ impl Engine {
         lease: Lease,
         line: Option<Line>,
     ) -> Result<RunHandle, EngineError> {
-        let Taken { context, events, fold, watches, answers } = taken;
+        let Taken { context, events, fold, watches, answers, messages } = taken;
         let (stop, stopped) = watch::channel(Stop::Go);
         let mut driver =
             Driver::new(context, Arc::clone(self.store()), lease, fold, watches, stopped).on(line);
         driver.narrow();
+        driver.foresee_pause(&messages)?;
         driver.take_up()?;
         for (operation, answer) in answers {
             driver.answer(operation, answer)?;
@@ -421,4 +422,6 @@ struct Taken {
     watches: Watches,
     /// The answers to be recorded then.
     answers: Vec<(OperationId, Answer)>,
+    /// What its inbox had.
+    messages: Vec<(u64, Message)>,
 }

@@ -4,6 +4,7 @@ use async_trait::async_trait;
 use dalsegno_core::{
     AgentCall, FailureCode, Handoff, OperationId, Outcome, RunId, ToolCall, ToolName, Usage,
 };
+use dalsegno_store::Message;
 use dalsegno_tools::Finished;
 
 use crate::effects::failure::{AttemptError, certain};
@@ -29,6 +30,10 @@ impl Runs for Engine {
 
     async fn give_up_child(&self, child: RunId, by: Option<String>, reason: Option<String>) -> GivenUp {
         Self::give_up_child(self, child, by, reason).await
+    }
+
+    async fn pass_word(&self, child: RunId, word: &Message) {
+        Self::pass_word(self, child, word).await;
     }
 
     async fn end_below(&self, run: RunId) {

@@ -155,6 +155,7 @@ impl Engine {
         match report.end {
             RunEnd::Ended(response) => Ok(response),
             RunEnd::Suspended { waiting, .. } => Err(EngineError::Suspended { run: report.run, waiting }),
+            RunEnd::Paused { waiting, .. } => Err(EngineError::Suspended { run: report.run, waiting }),
             RunEnd::Interrupted => Err(EngineError::Interrupted { run: report.run }),
         }
     }

@@ -315,7 +315,7 @@ impl Hands {
                         self.report.ended += 1;
                         true
                     }
-                    RunEnd::Suspended { .. } => {
+                    RunEnd::Suspended { .. } | RunEnd::Paused { .. } => {
                         self.report.suspended += 1;
                         false
                     }

@@ -46,6 +46,10 @@ impl Secrets {
             Body::Signalled { signal: _, by, reason } => {
                 by.iter_mut().chain(reason).for_each(|text| self.text(text));
             }
+            Body::Paused { by, reason, waiting_for: _ } => {
+                by.iter_mut().chain(reason).for_each(|text| self.text(text));
+            }
+            Body::Continued { by } => by.iter_mut().for_each(|text| self.text(text)),
             Body::Adopted { run: _, seq: _, step: _, signer: _, by } => {
                 by.iter_mut().for_each(|text| self.text(text));
             }

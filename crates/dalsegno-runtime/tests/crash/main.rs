@@ -119,6 +119,15 @@ fn mails_and_gates_inside_a_document_survive_a_kill_at_every_boundary() {
 }
 
 #[test]
+fn a_run_that_is_paused_between_its_processes_survives_a_kill_at_every_boundary() {
+    let tally = every_boundary(&PLAIN, Mode::Paused);
+    println!("{tally:?}");
+    assert!(tally.said.done > 0 && tally.said.not_done > 0, "the kills left nothing in doubt: {tally:?}");
+    assert!(tally.repeated.contains(&EffectClass::Keyed), "{tally:?}");
+    assert!(!tally.repeated.contains(&EffectClass::Unsafe), "{tally:?}");
+}
+
+#[test]
 fn a_mail_that_was_on_its_way_when_its_process_died_is_asked_about_and_not_sent_again() {
     let world = World::new(&LETTERS, Mode::Led);
     world.receiver.hold(2);

@@ -61,6 +61,8 @@ pub(crate) enum Task {
 pub(crate) enum Wish {
     Answer(OperationId, Word),
     GiveUp(Vec<OperationId>),
+    Pause,
+    Continue,
     Cancel,
 }
 
@@ -100,7 +102,7 @@ pub(crate) fn live(orders: Orders) -> i32 {
     });
     match end {
         Ok(RunEnd::Ended(_)) => ENDED,
-        Ok(RunEnd::Suspended { .. }) => SUSPENDED,
+        Ok(RunEnd::Suspended { .. } | RunEnd::Paused { .. }) => SUSPENDED,
         Ok(RunEnd::Interrupted) => panic!("nobody interrupted the run"),
         Err(error) => panic!("{error}: {error:?}"),
     }
@@ -130,6 +132,12 @@ async fn work(engine: &Engine, wishes: Vec<(RunId, Wish)>) {
                 if let Some(handle) = engine.give_up(run, operations, None, None).await.unwrap() {
                     handle.finish().await.unwrap();
                 }
+            }
+            Wish::Pause => drop(engine.pause(run, Some("eve".to_owned()), None).await.unwrap()),
+            Wish::Continue => {
+                let continued = engine.unpause(run, Some("eve".to_owned())).await;
+                // So may it be with this.
+                assert!(matches!(continued, Ok(_) | Err(EngineError::NotPaused { .. })), "{continued:?}");
             }
             Wish::Cancel => drop(engine.cancel(run, None, None).await.unwrap()),
         }

@@ -85,6 +85,8 @@ pub(crate) enum Mode {
     Led,
     /// Workers only: answers are passed on to the run that asks, and to nobody else.
     Worked,
+    /// Workers, and somebody who pauses the run between two of them, twice at most.
+    Paused,
 }
 
 /// What was true at the last look, and must stay true.
@@ -185,7 +187,7 @@ impl World {
     /// The person has seen the receiver's ledger: an unsafe effect that is in it was done.
     pub(crate) fn next_task(&self) -> Option<Task> {
         let Some(run) = self.run() else { return Some(Task::Start) };
-        if self.mode == Mode::Worked {
+        if self.mode != Mode::Led {
             return self.next_work();
         }
         let inspection = self.inspect(run);
@@ -204,6 +206,18 @@ impl World {
             return None;
         }
         let mut wishes = Vec::new();
+        if self.mode == Mode::Paused
+            && let Some(run) = open.iter().find(|summary| summary.parent.is_none()).map(|summary| summary.run)
+        {
+            let inspection = self.inspect(run);
+            let pauses =
+                inspection.records.iter().filter(|record| matches!(record.body, Body::Paused { .. }));
+            match (&inspection.paused, pauses.count()) {
+                (Some(_), _) => wishes.push((run, Wish::Continue)),
+                (None, 0 | 1) => return Some(Task::Work { wishes: vec![(run, Wish::Pause)] }),
+                (None, _) => {}
+            }
+        }
         for run in open.iter().map(|summary| summary.run) {
             let mut waiting = self.inspect(run).waiting;
             waiting.retain(|one| one.run == run);
@@ -287,7 +301,7 @@ impl World {
             assert!(advances < LIVES_MAX, "the run does not get on");
             advances += 1;
             match self.runtime.block_on(process::advance(&engine, task)) {
-                Ok(RunEnd::Ended(_) | RunEnd::Suspended { .. }) => {}
+                Ok(RunEnd::Ended(_) | RunEnd::Suspended { .. } | RunEnd::Paused { .. }) => {}
                 Ok(RunEnd::Interrupted) => panic!("nobody interrupted the run"),
                 Err(error) => {
                     assert!(is_storage(&error) && !failed, "{error:?}");

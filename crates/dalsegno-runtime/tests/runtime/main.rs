@@ -20,6 +20,7 @@ mod grants;
 mod images;
 mod later;
 mod names;
+mod pauses;
 mod runs;
 mod secrets;
 mod sessions;

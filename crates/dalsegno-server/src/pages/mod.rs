@@ -74,6 +74,8 @@ fn table() -> Vec<(&'static str, Scope, Handler)> {
         ("/runs/{id}/replay", RunsRead, get(diff::replay)),
         ("/runs/{id}/fork", RunsWrite, get(fork::ask).post(fork::fork)),
         ("/runs/{id}/cancel", RunsWrite, post(run::cancel)),
+        ("/runs/{id}/pause", RunsWrite, post(run::pause)),
+        ("/runs/{id}/resume", RunsWrite, post(run::resume)),
         ("/runs/{id}/answers", AnswersWrite, post(answer::answer)),
         ("/inbox", RunsRead, get(inbox::list)),
         ("/diff", RunsRead, get(diff::show)),

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse as _, Redirect, Response};
 use dalsegno_core::{AgentResponse, Usage};
-use dalsegno_history::{Inspection, Walk};
+use dalsegno_history::{Inspection, Pause, Walk};
 use dalsegno_store::{Body, RunSummary};
 use dalsegno_web::inbox::WaitingCard;
-use dalsegno_web::run::{Asked, Call, End, Origin, RunHead, RunPage, Timeline, WINDOW, facts, rows};
+use dalsegno_web::run::{Asked, Call, End, Origin, Paused, RunHead, RunPage, Timeline, WINDOW, facts, rows};
 use dalsegno_web::{Section, Shell};
 use dalsegno_wire::Lineage;
 use serde::Deserialize;
@@ -17,6 +17,7 @@ use super::form::Form;
 use super::{html, shell};
 use crate::guard::Client;
 use crate::params::Params;
+use crate::pausing;
 use crate::problem::Problem;
 use crate::runs;
 use crate::shared::Shared;
@@ -75,11 +76,12 @@ async fn page(
     from: usize,
 ) -> Result<RunPage, Problem> {
     let journal = shared.journal();
-    let waiting = match !summary.status.is_end() && !summary.waiting.is_empty() {
+    let (waiting, pause) = match !summary.status.is_end() && !summary.waiting.is_empty() {
         true => {
-            journal.inspect(summary.run, None).await.map(|found| cards(&found, &shell)).unwrap_or_default()
+            let found = journal.inspect(summary.run, None).await;
+            found.map(|found| (cards(&found, &shell), found.paused)).unwrap_or_default()
         }
-        false => Vec::new(),
+        false => Default::default(),
     };
     let response = response(shared, summary).await?;
     let usage = match &response {
@@ -99,6 +101,7 @@ async fn page(
         asked: asked.filter(|asked| call.is_none() || !asked.text.is_empty() || !asked.values.is_empty()),
         end: response.as_ref().map(End::of),
         waiting,
+        pause: pause.map(|Pause { by, reason }| Paused { by, reason }),
         origin: Origin::of(summary, &lineage),
         stops: stops(walk),
         call,
@@ -161,6 +164,25 @@ async fn so_far(walk: &mut Walk) -> Result<Option<Usage>, Problem> {
         None => None,
     };
     Ok(scene.map(|scene| scene.used.unwrap_or_else(|| scene.state.usage())))
+}
+
+pub(super) async fn pause(
+    State(shared): State<Arc<Shared>>,
+    Client(access): Client,
+    Path(id): Path<String>,
+    form: Form,
+) -> Result<Response, Problem> {
+    pausing::hold(&shared, &access, &id, form.given("reason")).await?;
+    Ok(Redirect::to(&format!("/runs/{id}")).into_response())
+}
+
+pub(super) async fn resume(
+    State(shared): State<Arc<Shared>>,
+    Client(access): Client,
+    Path(id): Path<String>,
+) -> Result<Response, Problem> {
+    pausing::release(&shared, &access, &id).await?;
+    Ok(Redirect::to(&format!("/runs/{id}")).into_response())
 }
 
 pub(super) async fn cancel(

@@ -191,6 +191,43 @@ async fn a_run_that_asks_a_person_while_it_is_performed_is_in_the_inbox() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_paused_run_stands_still_until_it_is_resumed() {
+    let world = World::new().await;
+    let acme = world.all("acme");
+    let run = acme.start("pay", "10 EUR").await;
+    let (id, waits) = (run["run_id"].as_str().unwrap(), &run["waiting_for"][0]);
+    let at = |what: &str| format!("/v1/runs/{id}/{what}");
+    let paused = acme.post(&at("pause"), &json!({ "reason": "closed" })).await;
+    assert_eq!((paused.status, paused.json()["pause"].as_str()), (200, Some("paused")), "{paused:?}");
+    let shown = acme.get(&format!("/v1/runs/{id}")).await.json();
+    let by = format!("key {}", acme.id);
+    assert_eq!(shown["paused"], json!({ "by": by, "reason": "closed" }), "{shown:#}");
+    assert_eq!(shown["status"], "suspended");
+    let listed = acme.get("/v1/runs?waiting=paused").await.json();
+    assert_eq!(listed["items"][0]["waiting"], json!(["approval", "paused"]), "{listed:#}");
+    // It takes the answer, and does nothing with it.
+    let yes =
+        json!({ "operation": waits["operation"], "shown": waits["shown"], "answer": { "approve": {} } });
+    assert_eq!(acme.post(&at("answers"), &yes).await.json()["answer"], "recorded");
+    let shown = acme.get(&format!("/v1/runs/{id}?wait=1")).await.json();
+    assert_eq!((&shown["status"], &shown["waiting_for"]), (&json!("suspended"), &json!([])), "{shown:#}");
+    // Another tenant learns nothing of it, and who only reads cannot do it.
+    let reads = world.client("acme", &[Scope::RunsRead]);
+    for what in ["pause", "resume"] {
+        world.all("rival").post(&at(what), &json!({})).await.is_problem(404, "not_found");
+        reads.post(&at(what), &json!({})).await.is_problem(403, "forbidden");
+    }
+    let resumed = acme.post(&at("resume"), &json!({})).await;
+    assert!(matches!(resumed.status, 200 | 202), "{resumed:?}");
+    let ended = acme.get(&format!("/v1/runs/{id}?wait=30")).await.json();
+    assert_eq!((&ended["answer"], &ended["paused"]), (&json!("paid"), &Value::Null), "{ended:#}");
+    for what in ["pause", "resume"] {
+        acme.post(&at(what), &json!({})).await.is_problem(409, "conflict");
+    }
+    acme.post(&at("pause"), &json!({ "why": "x" })).await.is_problem(400, "bad_request");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_question_is_answered_with_what_its_schema_allows() {
     let world = World::new().await;
     let acme = world.all("acme");

@@ -2,6 +2,8 @@
 
 use dalsegno_store::digest_bytes;
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 
 use crate::client::{Answer, Client};
 use crate::world::{World, settings};
@@ -141,4 +143,54 @@ async fn files_that_are_too_large_are_refused_and_leave_their_room() {
         let expected = if number == 0 { 201 } else { 200 };
         assert_eq!(send(&acme, KIND, &fits).await.status, expected, "{number}");
     }
+}
+
+/// Sends a form with a file but for its last bytes, and keeps the connection.
+async fn hold(client: &Client, body: &[u8]) -> TcpStream {
+    let key = client.key.as_deref().unwrap();
+    let head = format!(
+        "POST /v1/runs HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {key}\r\ncontent-type: {KIND}\r\n\
+         content-length: {}\r\n\r\n",
+        body.len()
+    );
+    let mut connection = TcpStream::connect(client.address).await.unwrap();
+    connection.write_all(head.as_bytes()).await.unwrap();
+    connection.write_all(&body[..body.len() - 1]).await.unwrap();
+    connection
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tenant_that_sends_its_files_slowly_takes_nothing_from_the_others() {
+    let world = World::new().await;
+    let (acme, rival) = (world.all("acme"), world.all("rival"));
+    let start = json!({ "agent": "echo", "text": "x" }).to_string();
+    let half = form(&[(RUN, start.as_bytes()), (NOTE, &vec![7; 30 << 20])]);
+    let small = form(&[(RUN, start.as_bytes()), (NOTE, &vec![7; 5 << 20])]);
+    // What a system keeps of a connection may not have been read yet: it is less than the rest of the tenant's room.
+    let mut held = vec![hold(&acme, &half).await, hold(&acme, &half).await];
+    let refused = loop {
+        let answer = acme.send("POST", "/v1/runs", &[("content-type", KIND)], &small).await;
+        if answer.status != 201 {
+            break answer;
+        }
+    };
+    refused.is_problem(429, "too_many");
+    assert_eq!(refused.header("retry-after").as_deref(), Some("2"));
+    // Without files it starts runs as before, and another tenant has all its room.
+    assert_eq!(acme.post("/v1/runs", &json!({ "agent": "echo", "text": "x" })).await.status, 201);
+    assert_eq!(send(&rival, KIND, &half).await.status, 201);
+    // Who sends the rest has its run, and who goes away leaves the room.
+    let mut first = held.remove(0);
+    first.write_all(&half[half.len() - 1..]).await.unwrap();
+    let mut status = [0; 12];
+    first.read_exact(&mut status).await.unwrap();
+    assert_eq!(&status, b"HTTP/1.1 201");
+    drop(held);
+    let again = loop {
+        let again = send(&acme, KIND, &half).await;
+        if again.status != 429 {
+            break again;
+        }
+    };
+    assert_eq!(again.status, 201);
 }

@@ -285,7 +285,7 @@ pub async fn an_ended_run_with_effects_in_doubt_is_found_until_they_are_settled<
     };
     let end = NewRecord::new(at(50), Body::Cancelled { response: response(Status::Cancelled) });
     store.append(&mut lease, vec![end, late(50, 1), late(50, 2)]).await.unwrap();
-    let in_doubt = RunFilter { waiting: Some(crate::Waiting::InDoubt), ..RunFilter::default() };
+    let in_doubt = RunFilter { waiting: Some(Waiting::InDoubt), ..RunFilter::default() };
     let listed = async || store.runs(&in_doubt).await.unwrap().len();
     let takeable = async || store.takeable(&worker, at(99), 9).await.unwrap();
     assert_eq!((listed().await, takeable().await.len()), (1, 0), "its owner lives");
@@ -312,6 +312,6 @@ pub async fn an_ended_run_with_effects_in_doubt_is_found_until_they_are_settled<
     store.append(&mut lease, vec![late(11, 1)]).await.unwrap();
     let summary = store.summary(run_id(2)).await.unwrap();
     assert_eq!((summary.status, summary.wake_at), (RunStatus::Suspended, Some(at(20))));
-    assert_eq!(summary.waiting, [crate::Waiting::Timer]);
+    assert_eq!(summary.waiting, [Waiting::Timer]);
     assert_eq!(store.read(run_id(2), 0).await.unwrap().len(), 3);
 }

@@ -1,7 +1,7 @@
 //! What runs wait for, long texts, what workers may take, erasure, pruning.
 
 use super::*;
-use crate::{EraseError, Erased, GcOptions, GcReport, Waiting};
+use crate::{EraseError, Erased, GcOptions, GcReport};
 
 /// A record that ends a run at this time.
 pub fn completed(time: u64) -> NewRecord {
@@ -465,11 +465,16 @@ pub async fn suspended_runs_are_found_by_what_they_wait_for<S: Store>(new: impl 
         expected.reverse();
         assert_eq!(list(*kind).await, expected, "{kind}");
     }
+    // A paused run still waits for what it waited for.
+    store.append(&mut leases[0], vec![paused(at(51))]).await.unwrap();
+    assert_eq!(list(Waiting::Paused).await, [run_id(0)]);
+    assert_eq!(list(Waiting::Approval).await, [run_id(6), run_id(0)]);
     // Whoever goes on waits for nothing.
     let mut lease = leases.remove(0);
     store.append(&mut lease, vec![note(1)]).await.unwrap();
     assert_eq!(store.summary(lease.run()).await.unwrap().waiting, []);
     assert_eq!(list(Waiting::Approval).await, [run_id(6)]);
+    assert_eq!(list(Waiting::Paused).await, []);
 }
 
 /// The title says it.

@@ -19,7 +19,7 @@ pub(crate) const APPLICATION_ID: i64 = 0x5347_4e4f;
 pub(crate) const VERSION: i64 = SCHEMAS.len() as i64;
 /// What leads from each version to the next, beginning with an empty file. A released one never changes: a new version
 /// gets a file of its own and a golden file.
-const SCHEMAS: [&str; 7] = [
+const SCHEMAS: [&str; 8] = [
     include_str!("schema/v1.sql"),
     include_str!("schema/v2.sql"),
     include_str!("schema/v3.sql"),
@@ -27,6 +27,7 @@ const SCHEMAS: [&str; 7] = [
     include_str!("schema/v5.sql"),
     include_str!("schema/v6.sql"),
     include_str!("schema/v7.sql"),
+    include_str!("schema/v8.sql"),
 ];
 
 /// How long to wait for the write lock of another process. Its transactions take milliseconds; whoever holds the lock

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use dalsegno_core::{Digest, OperationId};
 use dalsegno_store::conformance::{
-    at, child_of, create, every_kind, handed_off, in_session, long_text, new_run, note, portable_run, run_id,
-    snapshot, successor_of, with_key,
+    at, child_of, create, every_kind, handed_off, in_session, long_text, new_run, note, paused, portable_run,
+    run_id, snapshot, successor_of, with_key,
 };
 use dalsegno_store::{
     Allowance, Body, CreateError, Created, Flaw, MemoryStore, Message, NewRecord, Owner, ReadError,
@@ -193,6 +193,15 @@ async fn a_journal_of_version_7_is_opened_and_read() {
 }
 
 #[tokio::test]
+async fn a_journal_of_version_8_is_opened_and_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open_golden(8, folder.path()).await;
+    let paused = RunFilter { waiting: Some(Waiting::Paused), ..RunFilter::default() };
+    assert_eq!(store.runs(&paused).await.unwrap()[0].run, run_id(10));
+    goes_on(&store).await;
+}
+
+#[tokio::test]
 async fn a_migration_gives_every_run_the_number_of_a_change() {
     let folder = tempfile::tempdir().unwrap();
     let store = open_golden(6, folder.path()).await;
@@ -307,7 +316,7 @@ fn a_migration_that_fails_leaves_the_journal_as_it_was() {
 #[test]
 fn the_schema_is_that_of_the_newest_golden_file() {
     let schema = new_schema();
-    let sql = std::fs::read_to_string(golden("v7.sql")).unwrap();
+    let sql = std::fs::read_to_string(golden("v8.sql")).unwrap();
     assert!(sql.starts_with(&schema), "the schema changed without a new version:\n{schema}");
 }
 
@@ -347,13 +356,18 @@ async fn write_the_golden_files() {
     let records = vec![long_text("a long text "), NewRecord::new(at(5_000), suspended)];
     store.append(&mut lease, records).await.unwrap();
     store.release(lease).await.unwrap();
+    let mut lease = create(&store, new_run(10, &owner)).await;
+    let continued = NewRecord::new(at(21), Body::Continued { by: Some("ada".into()) });
+    store.append(&mut lease, vec![paused(at(20)), continued, paused(at(22))]).await.unwrap();
+    store.release(lease).await.unwrap();
+    store.post(run_id(10), Message::Continue { by: Some("ada".into()) }).await.unwrap();
     let elsewhere = MemoryStore::new();
     create(&elsewhere, portable_run(9, &owner)).await;
     store.import(elsewhere.export(&[run_id(9)]).await.unwrap()).await.unwrap();
     store.reserve(&[spends()], 250).await.unwrap();
     let json = serde_json::to_string_pretty(&read_all(&store).await).unwrap();
-    std::fs::write(golden("v7.json"), json + "\n").unwrap();
-    std::fs::write(golden("v7.sql"), dump(&Connection::open(store.path()).unwrap())).unwrap();
+    std::fs::write(golden("v8.json"), json + "\n").unwrap();
+    std::fs::write(golden("v8.sql"), dump(&Connection::open(store.path()).unwrap())).unwrap();
 }
 
 #[tokio::test]

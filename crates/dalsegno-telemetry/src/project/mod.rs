@@ -287,7 +287,8 @@ impl State {
             }
             return spans;
         }
-        if self.suspended && !matches!(body, Body::Late { .. } | Body::Suspended { .. }) {
+        if self.suspended && !matches!(body, Body::Late { .. } | Body::Suspended { .. } | Body::Paused { .. })
+        {
             self.suspended = false;
             self.event(at, name::EVENT_RESUMED, Vec::new());
         }
@@ -384,6 +385,16 @@ impl State {
                 attributes.extend(wake_at.map(|at| (name::DALSEGNO_WAKE_AT, at.as_millis().into())));
                 self.event(at, name::EVENT_SUSPENDED, attributes);
             }
+            Body::Paused { by, reason, .. } => {
+                self.suspended = true;
+                let said = [(name::DALSEGNO_BY, by), (name::DALSEGNO_REASON, reason)];
+                let said =
+                    said.into_iter().filter_map(|(name, text)| self.shared.said(name, text.as_deref()));
+                let attributes = said.collect();
+                self.event(at, name::EVENT_PAUSED, attributes);
+            }
+            // That the run was resumed is an event already.
+            Body::Continued { .. } => {}
             Body::Completed { response } | Body::Failed { response } | Body::Cancelled { response } => {
                 self.end(at, body.kind(), Some(response), &mut spans);
             }

@@ -109,6 +109,7 @@ async fn perform(engine: &Engine, orders: &Orders) -> anyhow::Result<Said> {
                 anyhow::ensure!(!doubts.is_empty(), "the run waits for nothing");
                 return Ok(Said::InDoubt(doubts));
             }
+            RunEnd::Paused { .. } => anyhow::bail!("nobody paused the run"),
             RunEnd::Interrupted => anyhow::bail!("nobody interrupted the run"),
         }
     }

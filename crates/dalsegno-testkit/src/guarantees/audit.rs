@@ -134,7 +134,10 @@ impl Guarantees {
                     wrong.push("it waits for something else than a fold of its journal");
                 }
             }
-            RunEnd::Suspended { .. } | RunEnd::Interrupted => {}
+            RunEnd::Paused { .. } if untouched && !line.ended && !line.paused => {
+                wrong.push("it is reported as paused, and its journal says nothing of it");
+            }
+            RunEnd::Suspended { .. } | RunEnd::Paused { .. } | RunEnd::Interrupted => {}
         }
         if untouched && report.before.is_empty() {
             if report.steps != inspection.state.step() {

@@ -69,6 +69,8 @@ impl Guarantees {
             ended: false,
             response: None,
             cancel_wanted: None,
+            paused: false,
+            pause_wanted: None,
             owned_since: self.now,
             last_event: 0,
             ended_by: None,
@@ -173,6 +175,7 @@ impl Guarantees {
         let decided = decided.map_or(self.now, |(_, _, since)| since);
         let cancel = self.unread(process, &line, line.cancel_wanted, decided);
         let orphaned = self.unread(process, &line, line.orphaned, decided);
+        let paused = self.unread(process, &line, line.pause_wanted, decided);
         for record in records {
             let words = describe(&line, record);
             self.notes.push(format!("p{} {} #{} {words}", process.number, line.alias, line.records.len()));
@@ -186,6 +189,9 @@ impl Guarantees {
             }
             if cancel && matches!(record.body, Body::Requested { .. }) && !line.signalled {
                 wrong.push("it goes on, and somebody wanted it to end long ago".into());
+            }
+            if paused && matches!(record.body, Body::Requested { .. }) && !line.signalled {
+                wrong.push("it goes on, and somebody wanted it to stand still long ago".into());
             }
             if line.ended_by.is_none() && ends(&record.body) {
                 line.ended_by = Some(process.number);
@@ -230,6 +236,15 @@ impl Guarantees {
         let mut wrong = Vec::new();
         if !messages.is_empty() && records == 0 {
             wrong.push(format!("{}: messages were taken out, and no record says so", line.alias));
+        }
+        let word = |message: &&Message| matches!(message, Message::Pause { .. } | Message::Continue { .. });
+        let stands = match messages.iter().rfind(word) {
+            Some(Message::Pause { .. }) => line.paused,
+            Some(_) => !line.paused,
+            None => true,
+        };
+        if !(stands || line.signalled || line.ended) {
+            wrong.push(format!("{}: a pause or its end was taken and nothing came of it", line.alias));
         }
         for message in messages {
             match message {
@@ -277,9 +292,33 @@ impl Guarantees {
         }
     }
 
+    /// Somebody wants a run to stand still, and was told that it will; or nobody does any more.
+    pub(crate) fn pause_wanted(&mut self, run: RunId, is_wanted: bool) {
+        let now = self.now;
+        if let Some(line) = self.runs.get_mut(&run) {
+            line.pause_wanted = is_wanted.then(|| line.pause_wanted.unwrap_or(now));
+        }
+    }
+
+    /// Somebody was told that a run stands still.
+    pub(crate) fn stands_still(&mut self, run: RunId) {
+        // It may have been pruned meanwhile.
+        let line = self.runs.get(&run).filter(|line| !line.paused && !line.erased);
+        if let Some(alias) = line.map(|line| line.alias.clone()) {
+            self.broken(format!("{alias} is said to stand still, and its journal says nothing of it"));
+        }
+    }
+
     fn take(&mut self, line: &mut Line, record: &NewRecord) -> Result<(), String> {
         // The core knows no other time than that of its news.
-        if !matches!(record.body, Body::Requested { .. } | Body::Attempted { .. } | Body::Suspended { .. }) {
+        if !matches!(
+            record.body,
+            Body::Requested { .. }
+                | Body::Attempted { .. }
+                | Body::Suspended { .. }
+                | Body::Paused { .. }
+                | Body::Continued { .. }
+        ) {
             line.last_event = line.last_event.max(record.at.as_millis());
         }
         let late = matches!(record.body, Body::Late { .. });
@@ -290,6 +329,9 @@ impl Guarantees {
         }
         if line.signalled && !late && !ends {
             return Err("the run was to end".into());
+        }
+        if line.paused && !line.signalled && !may_happen_in_a_pause(&record.body) {
+            return Err("the run stands still".into());
         }
         let first = matches!(record.body, Body::Started(_));
         if first != line.records.is_empty() {
@@ -315,6 +357,21 @@ impl Guarantees {
             | Body::Tasked { .. } => Ok(()),
             Body::Signalled { .. } => {
                 line.signalled = true;
+                Ok(())
+            }
+            Body::Paused { .. } => {
+                line.paused = true;
+                line.pause_wanted = None;
+                // A child run is paused by itself, and a batch is at its provider.
+                let begun = |op: &&Op| op.started && !op.settled && op.gate.is_none() && op.tool.is_some();
+                match line.ops.values().find(begun) {
+                    Some(op) => Err(format!("{} is under way", op.alias)),
+                    None => Ok(()),
+                }
+            }
+            Body::Continued { .. } if !line.paused => Err("nobody had paused it".into()),
+            Body::Continued { .. } => {
+                line.paused = false;
                 Ok(())
             }
             Body::Suspended { waiting_for, wake_at } => {
@@ -492,7 +549,10 @@ impl Guarantees {
                         | (Some(Question::InDoubt), Answer::Done { .. } | Answer::NotDone { .. })
                 );
                 match answer {
-                    Answer::Approved { .. } | Answer::Supplied { .. } => op.approved = true,
+                    // Nothing of it has started since.
+                    Answer::Approved { .. } | Answer::Supplied { .. } => {
+                        (op.approved, op.started) = (true, false)
+                    }
                     Answer::Denied { .. } => (op.denied, op.settled) = (true, true),
                     Answer::Given { .. } | Answer::Done { .. } => op.settled = true,
                     Answer::NotDone { .. } => {
@@ -521,7 +581,8 @@ impl Guarantees {
                 if fits { Ok(()) } else { Err("nobody asked that".into()) }
             }
             Body::Resolved { outcome, .. } => {
-                let question = op.gate;
+                // A question that the end of its call withdraws waits for no answer any more.
+                let question = op.gate.take();
                 op.settled = true;
                 let child =
                     |other: &&Line| !other.ended && other.parent.is_some_and(|parent| parent.operation == id);
@@ -559,6 +620,19 @@ impl Guarantees {
             }
             _ => Ok(()),
         }
+    }
+}
+
+/// Says whether a run may have such a record while it stands still: people answer, give up, cancel and continue.
+fn may_happen_in_a_pause(body: &Body) -> bool {
+    match body {
+        Body::Resolved { outcome: Outcome::Failed(failure), .. } => failure.code == FailureCode::Cancelled,
+        Body::Answered { .. }
+        | Body::Signalled { .. }
+        | Body::Narrowed { .. }
+        | Body::Paused { .. }
+        | Body::Continued { .. } => true,
+        _ => false,
     }
 }
 

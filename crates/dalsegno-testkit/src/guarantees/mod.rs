@@ -134,6 +134,10 @@ pub(crate) struct Line {
     response: Option<AgentResponse>,
     /// Since when somebody who may say so wants it to end.
     cancel_wanted: Option<Duration>,
+    /// The journal says that it stands still.
+    pub(crate) paused: bool,
+    /// Since when somebody wants it to stand still, and was told that it will.
+    pause_wanted: Option<Duration>,
     /// Since when its owner has it.
     owned_since: Duration,
     /// The time of its last news, as the clock showed, in milliseconds.

@@ -92,6 +92,7 @@ impl Operator {
                 break;
             }
             self.settle_secret().await;
+            self.continue_all(&open).await;
             for run in open.iter().filter(|run| run.parent.is_none()) {
                 let answers = self.answers(run.run, true).await;
                 self.pass_on(run.run, answers).await;

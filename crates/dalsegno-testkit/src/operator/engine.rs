@@ -178,6 +178,7 @@ pub(super) fn word(end: &dalsegno_runtime::RunEnd) -> String {
         dalsegno_runtime::RunEnd::Suspended { waiting, wake_at, .. } => {
             format!("suspended, {} questions, until {wake_at:?}", waiting.len())
         }
+        dalsegno_runtime::RunEnd::Paused { waiting, .. } => format!("paused, {} questions", waiting.len()),
         dalsegno_runtime::RunEnd::Interrupted => "interrupted".to_owned(),
     }
 }
@@ -192,6 +193,9 @@ pub(super) fn is_expected(error: &EngineError, process: &Process) -> bool {
         // A carrier's call waits for its carrier.
         | EngineError::NoLine { .. }
         | EngineError::Ended { .. }
+        // The operator asks whatever a run is, and somebody else may have been faster.
+        | EngineError::PausedCall { .. }
+        | EngineError::NotPaused { .. }
         | EngineError::Answer { .. } => true,
         EngineError::Create(CreateError::Append(error)) => is_expected_append(error, process),
         EngineError::History(error) => is_expected_reading(error),

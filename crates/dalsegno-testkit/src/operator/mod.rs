@@ -4,6 +4,7 @@ mod audit;
 mod calls;
 mod chores;
 mod engine;
+mod pauses;
 mod person;
 mod trouble;
 mod worker;
@@ -133,6 +134,7 @@ impl Operator {
             }
             self.attend_calls(number).await;
             if !self.left_out.contains(&number) {
+                self.pause_or_continue(number).await;
                 self.act().await;
             }
             if self.world.violated() {

@@ -127,7 +127,7 @@ impl Chat<'_, '_> {
         self.stands = match &report.end {
             RunEnd::Ended(response) if response.status == Status::Completed => Exit::Done,
             RunEnd::Ended(_) => Exit::Failed,
-            RunEnd::Suspended { .. } => Exit::Suspended,
+            RunEnd::Suspended { .. } | RunEnd::Paused { .. } => Exit::Suspended,
             RunEnd::Interrupted => Exit::Interrupted,
         };
         match &report.end {
@@ -143,6 +143,11 @@ impl Chat<'_, '_> {
             }
             RunEnd::Interrupted => {
                 let words = format!("interrupted; nothing is lost: {}", self.ways());
+                self.note(words);
+                Ok(None)
+            }
+            RunEnd::Paused { pause, .. } => {
+                let words = format!("{}; {}", ending::paused(pause), self.ways());
                 self.note(words);
                 Ok(None)
             }

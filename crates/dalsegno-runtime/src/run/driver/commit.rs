@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use dalsegno_core::{AgentState, Handoff, LiveNews, OperationId};
-use dalsegno_history::{Fold, Progress, Suspension, successor, suspend};
+use dalsegno_history::{Fold, Pause, Progress, Suspension, successor, suspend};
 use dalsegno_store::{Body, Created, NewRecord, Snapshot, WaitingFor};
 
 use super::{Driver, Handover, Successor, is_waiting};
@@ -197,19 +197,28 @@ impl Driver {
         });
         let elsewhere =
             self.flights.suspended().filter(|(_, paused)| paused.elsewhere).map(|(operation, _)| {
-                let question = "another process performs this child run".to_owned();
+                let question = "another process performs this child run, or it is paused".to_owned();
                 WaitingFor { kind: CHILD_RUN.to_owned(), operation, question }
             });
         let waiting_for = waiting_for.chain(elsewhere).collect();
-        let suspension = Suspension { waiting_for, wake_at: self.wake_at() };
+        // A run that stands still wakes at no time.
+        let wake_at = if self.standstill.holds() { None } else { self.wake_at() };
+        let suspension = Suspension { waiting_for, wake_at };
         self.settle_held();
+        self.write_pause();
         if self.suspension.as_ref() == Some(&suspension) && self.mailbox.consumed.is_empty() {
             return;
         }
         let at = self.now();
         suspend(&mut self.progress, self.machine.state(), at);
         let Suspension { waiting_for, wake_at } = suspension;
-        self.outbox.push(NewRecord::new(at, Body::Suspended { waiting_for, wake_at }));
+        let body = match self.standstill.written() {
+            Some(Pause { by, reason }) => {
+                Body::Paused { by: by.clone(), reason: reason.clone(), waiting_for }
+            }
+            None => Body::Suspended { waiting_for, wake_at },
+        };
+        self.outbox.push(NewRecord::new(at, body));
     }
 
     /// Saves the state now and then, right after a step was requested, when nothing of the step has come in yet.

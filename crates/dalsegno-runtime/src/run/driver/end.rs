@@ -237,6 +237,11 @@ impl Driver {
             Some(End::Response(response)) => RunEnd::Ended(response),
             // The run that goes on says how it ends.
             Some(End::Handoff(_)) => RunEnd::Interrupted,
+            None if self.trouble.is_none()
+                && let Some(pause) = self.standstill.written() =>
+            {
+                RunEnd::Paused { pause: pause.clone(), waiting: self.waiting() }
+            }
             None if self.stopping => RunEnd::Interrupted,
             None => RunEnd::Suspended {
                 waiting: self.waiting(),

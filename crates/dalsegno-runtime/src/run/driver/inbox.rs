@@ -74,6 +74,7 @@ impl Driver {
         fresh.retain(|(number, _)| {
             !self.mailbox.consumed.contains(number) && !self.mailbox.held.contains_key(number)
         });
+        self.take_words(&mut fresh)?;
         for (number, message) in fresh {
             let mut waits = BTreeSet::new();
             match message {

@@ -6,10 +6,15 @@ use dalsegno_core::{EndedBy, Event, LiveNews, OperationId, Surface, Timestamp};
 use dalsegno_models::judge_call;
 use dalsegno_store::{Body, NewRecord};
 use tokio::sync::mpsc::error::TryRecvError;
+use tokio::time::Instant;
 
 use super::Driver;
 use crate::error::RunFailure;
 use crate::run::converse::Line;
+
+/// A clock that shows less than the latest news of a call by more than this was set back, in milliseconds: one that is set right
+/// bit by bit differs by less.
+const SET_BACK_MS: u64 = 1_000;
 
 /// Most news that one record holds.
 const TOGETHER: usize = 64;
@@ -49,6 +54,7 @@ impl Driver {
 
     /// Stops the run. A call that continues at its provider is let go of by its surface, at a moment when little is missed.
     pub(super) fn interrupt(&mut self) {
+        self.leave_pause();
         let outlives = self.machine.state().request().surface.is_some_and(Surface::outlives_its_process);
         match &self.line {
             Some(line) if outlives && self.is_conversing() => line.let_go(),
@@ -85,14 +91,29 @@ impl Driver {
     }
 
     /// How long until something follows in the call from silence alone.
-    pub(super) fn wakes_in(&self) -> Option<Duration> {
+    pub(super) fn wakes_in(&mut self) -> Option<Duration> {
         let wake_at = self.machine.state().wake_at(&self.context.config)?;
-        Some(Duration::from_millis(wake_at.as_millis().saturating_sub(self.now().as_millis())))
+        let at = self.time_of_call();
+        Some(Duration::from_millis(wake_at.as_millis().saturating_sub(at.as_millis())))
+    }
+
+    /// The time in the call. Where the clock was set back, it continues from the latest news at the pace of this process: else the
+    /// call would wait for nothing to come of a silence, and for its longest duration, until the clock has caught up.
+    fn time_of_call(&mut self) -> Timestamp {
+        let (shown, latest) = (self.now(), self.machine.state().now());
+        if self.pace.0 < latest {
+            self.pace = (latest, Instant::now());
+        }
+        if shown.as_millis().saturating_add(SET_BACK_MS) >= latest.as_millis() {
+            return shown;
+        }
+        let since = u64::try_from(self.pace.1.elapsed().as_millis()).unwrap_or(u64::MAX);
+        Timestamp::from_millis(self.pace.0.as_millis().saturating_add(since))
     }
 
     /// Reports that a time has come, if it has.
     pub(super) fn wake_call(&mut self) -> Result<(), RunFailure> {
-        let at = self.now();
+        let at = self.time_of_call();
         let is_due = |wake_at: Timestamp| wake_at <= at;
         if self.machine.state().wake_at(&self.context.config).is_some_and(is_due) {
             self.take_news(vec![LiveNews::Woke])?;
@@ -110,7 +131,7 @@ impl Driver {
             self.line = None;
             return self.end_without_line();
         }
-        let at = self.now();
+        let at = self.time_of_call();
         let mut news = Vec::with_capacity(together.len());
         for mut one in together {
             if let LiveNews::Asked { call, .. } = &mut one {

@@ -11,6 +11,7 @@ mod flight;
 mod grant;
 mod inbox;
 mod live;
+mod pause;
 mod perform;
 mod request;
 mod running;
@@ -48,6 +49,7 @@ use self::end::Closing;
 pub(crate) use self::end::Why;
 use self::flight::{Flights, Paused};
 use self::inbox::{Ending, Mailbox};
+use self::pause::Standstill;
 use self::running::RunningTasks;
 use self::spoken::Spoken;
 use self::tasks::RemoteTasks;
@@ -96,6 +98,12 @@ pub(crate) struct Driver {
     below: watch::Sender<Stop>,
     /// The run is to be left as it is: nothing new starts.
     stopping: bool,
+    /// Whether a person wants the run to stand still.
+    standstill: Standstill,
+    /// It is time to tell the child runs so, too.
+    pauses_below: bool,
+    /// What child runs are told before the next commit.
+    word_below: Option<Message>,
     active: ActiveTime,
     /// The modules of tool servers; a snapshot carries them.
     modules: BTreeMap<String, String>,
@@ -105,6 +113,8 @@ pub(crate) struct Driver {
     spoken: Spoken,
     /// The surface of the call that the run is.
     line: Option<Line>,
+    /// The latest time of the call's news, and when this process learned of it.
+    pace: (Timestamp, Instant),
 }
 
 /// The time that a run was worked on, without its waiting for times and for the store.
@@ -238,19 +248,26 @@ impl Driver {
             trouble: None,
             stop,
             below: watch::channel(Stop::Go).0,
-            stopping: false,
+            stopping: fold.paused.is_some(),
+            standstill: fold.paused.map_or(Standstill::None, Standstill::Written),
+            pauses_below: true,
+            word_below: None,
             active,
             modules: fold.modules,
             suspension: fold.suspended,
             snapshot_step: step,
             spoken,
             line: None,
+            pace: (fold.machine.state().now(), Instant::now()),
             machine: fold.machine,
         }
     }
 
-    /// Settles what a crash left in doubt, and starts what had not started.
+    /// Settles what a crash left in doubt, and starts what had not started. Of a run that stands still nothing does, until it continues.
     pub(crate) fn take_up(&mut self) -> Result<(), RunFailure> {
+        if self.standstill.written().is_some() {
+            return Ok(());
+        }
         let doubts = self.missing().filter(|operation| {
             matches!(operation.gate, GateState::Waiting(Gate::InDoubt { .. }))
                 && self.progress.get(&operation.id).is_some_and(|progress| !progress.is_verified)
@@ -385,7 +402,7 @@ impl Driver {
         }
         let messages = self.look().await;
         self.handle(Input::Inbox(messages))?;
-        if self.time_left().is_zero() {
+        if self.time_left().is_zero() && !self.standstill.holds() {
             self.end_by_deadline()?;
         }
         self.go_on()?;
@@ -394,6 +411,7 @@ impl Driver {
             if std::mem::take(&mut self.mailbox.told) && self.ended.is_none() {
                 self.look_for_secrets().await?;
             }
+            self.tell_below().await;
             let since = Instant::now();
             self.commit().await?;
             self.confirm(since).await?;
@@ -411,7 +429,8 @@ impl Driver {
                 self.snapshot().await;
             }
             if self.running.is_empty() && !self.is_conversing() {
-                if self.stopping || self.ended.is_some() || !self.can_continue().await? {
+                let leaves = self.ended.is_some() || self.stopping && !self.standstill.holds();
+                if leaves || self.trouble.is_some() || !self.can_continue().await? {
                     return Ok(());
                 }
                 continue;
@@ -432,6 +451,9 @@ impl Driver {
         if !self.is_idle() {
             return Ok(true);
         }
+        if self.standstill.holds() {
+            return self.stand_still().await;
+        }
         if self.wake() {
             return Ok(true);
         }
@@ -446,6 +468,15 @@ impl Driver {
         // that dies here has not released the run, so that another one looks.
         self.look_for_secrets().await?;
         Ok(!self.is_idle())
+    }
+
+    /// Writes down that the run stands still; says whether something is to be done before it is left.
+    async fn stand_still(&mut self) -> Result<bool, RunFailure> {
+        // What came while it was wanted is looked at once more, such as the wish that it continue.
+        let was_wanted = self.standstill.is_wanted();
+        self.suspend();
+        self.commit().await?;
+        Ok(was_wanted || !self.is_idle())
     }
 
     /// Says whether there is an operation that waits for nothing outside of the run.

@@ -191,10 +191,16 @@ impl Driver {
     /// until the run goes on; after its end it is cancelled there, which the attempt waits for.
     pub(super) fn give_up(&self) {
         let has_ended = self.ended.is_some();
+        // What a person pauses finishes all that it has begun.
+        let finishes = !has_ended && self.standstill.holds();
+        // What waits beside a child run is about to end it.
+        let is_child =
+            |id| self.missing().any(|one| one.id == id && matches!(one.request, Request::AgentCall(_)));
         for running in self.running.all() {
             let is_task = running.pause.is_none() && self.remote.tasked.get(running.operation).is_some();
             let ends = match is_task {
                 true => !has_ended,
+                false if finishes => running.pause.is_some() || running.idle && !is_child(running.operation),
                 false => running.free || running.pause.is_some(),
             };
             if ends {
@@ -204,7 +210,10 @@ impl Driver {
         if has_ended {
             self.unwish_all();
         }
-        // Child runs let go by themselves.
+        // Child runs let go by themselves, or are paused as this one is.
+        if finishes {
+            return;
+        }
         self.below.send_replace(if self.ended.is_some() { Stop::Cancel } else { Stop::Interrupt });
     }
 
@@ -220,7 +229,7 @@ impl Driver {
     pub(super) async fn next_input(&mut self) -> Input {
         let left = self.time_left();
         let goes = self.ended.is_none();
-        let may_stop = !self.stopping && goes && !self.is_leaving();
+        let may_stop = (!self.stopping || self.standstill.is_wanted()) && goes && !self.is_leaving();
         // Waiting for a time is no active time.
         let idle = self.running.all().all(|running| running.idle);
         let since = Instant::now();
@@ -246,6 +255,7 @@ impl Driver {
             Ok(joined) => self.joined(joined),
             Err(Input::Look) => {
                 self.mailbox.looked();
+                self.pauses_below = true;
                 if let Ok(owner) = self.context.ports.owner().await {
                     // A file that was deleted makes others take this process for dead.
                     owner.show();

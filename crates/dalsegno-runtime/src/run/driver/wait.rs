@@ -112,7 +112,8 @@ impl Driver {
     /// Takes up a child run again that nobody performs here, to see how it stands.
     pub(super) fn look_at_child(&mut self, operation: OperationId, attempt: u32) {
         let is_here = self.running.has(operation) || self.flights.is_starting(operation);
-        if self.ended.is_none() && !is_here && self.is_missing(operation) {
+        // When a run continues that stands still, it looks at them all.
+        if self.ended.is_none() && !self.standstill.holds() && !is_here && self.is_missing(operation) {
             self.flights.start(operation, attempt.max(1), None);
         }
     }
