@@ -55,7 +55,12 @@ fn a_suspended_run_is_a_document_for_programs() {
 #[test]
 fn a_paused_run_stands_still_until_it_is_resumed() {
     let workspace = suspended();
-    photograph!(workspace.dalsegno(&["pause", "last", "--reason", "closed", "--by", "eve"]), @"");
+    photograph!(workspace.dalsegno(&["pause", "last", "--reason", "closed", "--by", "eve"]), @r#"
+        exit code: 0
+        --- stdout
+        --- stderr
+        run [SHORT] is paused: continue it with `dalsegno resume [SHORT]`
+        "#);
     // An answer is taken, and nothing is done with it.
     let shown = workspace.json(&["show", "last"])["waiting_for"][0]["shown"].clone();
     let listed = workspace.succeed(&["runs", "--waiting", "paused"]);
@@ -65,9 +70,20 @@ fn a_paused_run_stands_still_until_it_is_resumed() {
     assert_eq!(workspace.json(&["show", "last"])["paused"], json!({ "by": "eve", "reason": "closed" }));
     workspace.succeed(&["worker", "--until-idle"]);
     assert_eq!(recorded(&workspace), 0);
-    photograph!(workspace.dalsegno(&["resume", "last", "--approve", "--shown", shown.as_str().unwrap()]), @"");
+    photograph!(workspace.dalsegno(&["resume", "last", "--approve", "--shown", shown.as_str().unwrap()]), @r#"
+        exit code: 0
+        --- stdout
+        Recorded.
+        --- stderr
+        completed · 2 steps · 2 tool calls · [TOOK] · run [SHORT]
+        "#);
     assert_eq!(recorded(&workspace), 1);
-    photograph!(workspace.dalsegno(&["pause", "last"]), @"");
+    photograph!(workspace.dalsegno(&["pause", "last"]), @r#"
+        exit code: 2
+        --- stdout
+        --- stderr
+        error: run [SHORT] has already ended (completed): see `dalsegno show [SHORT]`
+        "#);
 }
 
 #[test]
