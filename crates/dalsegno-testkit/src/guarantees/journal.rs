@@ -551,7 +551,7 @@ impl Guarantees {
                 match answer {
                     // Nothing of it has started since.
                     Answer::Approved { .. } | Answer::Supplied { .. } => {
-                        (op.approved, op.started) = (true, false)
+                        (op.approved, op.started) = (true, false);
                     }
                     Answer::Denied { .. } => (op.denied, op.settled) = (true, true),
                     Answer::Given { .. } | Answer::Done { .. } => op.settled = true,
