@@ -141,7 +141,7 @@ pub(crate) enum Verb {
     /// Call an agent with a live model that listens and speaks
     #[command(after_help = call::EXAMPLES)]
     Call(CallArgs),
-    /// Answer a suspended run, or resume an interrupted one
+    /// Answer a suspended run, or resume an interrupted or paused one
     #[command(after_help = runs::RESUME_EXAMPLES)]
     Resume(ResumeArgs),
     /// Answer pending questions across runs (dry run unless `--yes`)

@@ -23,7 +23,7 @@ fn help_names_every_verb() {
       run          Start a run of an agent and follow it until it finishes
       chat         Chat with an agent: each message is a run, and the session keeps the conversation
       call         Call an agent with a live model that listens and speaks
-      resume       Answer a suspended run, or resume an interrupted one
+      resume       Answer a suspended run, or resume an interrupted or paused one
       answer       Answer pending questions across runs (dry run unless `--yes`)
       runs         List runs, newest first
       cost         Sum up tokens and cost by run, session, agent, tenant, model or day
@@ -35,6 +35,7 @@ fn help_names_every_verb() {
                    effects
       fork         Start a new run from any step of another, with a changed outcome, agent or model
       diff         Compare two runs: where they diverge, and what differs from there on
+      pause        Pause a run and its child runs until they are resumed
       cancel       Cancel a run and its child runs
       abandon      End a run that cannot be cancelled because its records are damaged or depend on
                    erased content

@@ -50,7 +50,8 @@ impl Engine {
                     posted => posted?,
                 }
             }
-            let handle = match self.take_open(run, Vec::new(), true).await {
+            // Boxed: what follows from it is large.
+            let handle = match Box::pin(self.take_open(run, Vec::new(), true)).await {
                 Ok(Some(handle)) => handle,
                 // It ended meanwhile.
                 Ok(None) => continue,

@@ -71,6 +71,7 @@ impl Guarantees {
             cancel_wanted: None,
             paused: false,
             pause_wanted: None,
+            closes: false,
             owned_since: self.now,
             last_event: 0,
             ended_by: None,
@@ -176,6 +177,7 @@ impl Guarantees {
         let cancel = self.unread(process, &line, line.cancel_wanted, decided);
         let orphaned = self.unread(process, &line, line.orphaned, decided);
         let paused = self.unread(process, &line, line.pause_wanted, decided);
+        line.closes = line.agent == PHONE && records.iter().any(|record| ends(&record.body));
         for record in records {
             let words = describe(&line, record);
             self.notes.push(format!("p{} {} #{} {words}", process.number, line.alias, line.records.len()));
@@ -473,7 +475,7 @@ impl Guarantees {
         let witness = line.owner.as_ref().and_then(|owner| self.witness_since(owner));
         let (now, patience) = (self.now, self.patience.get(&agent).copied());
         let by = line.writer();
-        let is_over = self.is_over(line.run);
+        let is_over = line.closes || self.is_over(line.run);
         let op = line.ops.get_mut(&id).ok_or("it was never requested")?;
         let terms = self.terms(&agent, op.tool.as_deref());
         if op.settled {
@@ -596,7 +598,7 @@ impl Guarantees {
                     return Err("it finds a duplicate of what it wrote itself".into());
                 }
                 let found = self.came_from(line, id, outcome);
-                // Who has hung up is not asked any more.
+                // Who has hung up is not asked any more, nor is anybody about a call that ends by itself.
                 let is_denied =
                     matches!(outcome, Outcome::Failed(failure) if failure.code == FailureCode::Denied);
                 let is_withdrawn = is_over && is_denied && question != Some(Question::InDoubt);

@@ -138,6 +138,8 @@ pub(crate) struct Line {
     pub(crate) paused: bool,
     /// Since when somebody wants it to stand still, and was told that it will.
     pause_wanted: Option<Duration>,
+    /// It is a call, and what is written now ends it.
+    closes: bool,
     /// Since when its owner has it.
     owned_since: Duration,
     /// The time of its last news, as the clock showed, in milliseconds.

@@ -134,7 +134,7 @@ impl Operator {
             }
             self.attend_calls(number).await;
             if !self.left_out.contains(&number) {
-                self.pause_or_continue(number).await;
+                Box::pin(self.pause_or_continue(number)).await;
                 self.act().await;
             }
             if self.world.violated() {

@@ -8,7 +8,7 @@ use super::Operator;
 use crate::random::Random;
 
 /// How often a run is paused or continues, of 1,000 actions.
-const OFTEN: u32 = 120;
+const OFTEN: u32 = 80;
 
 impl Operator {
     /// Pauses a run, or has a paused one continue, or neither. It decides apart from the action that follows.
