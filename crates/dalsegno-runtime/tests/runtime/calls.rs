@@ -1,11 +1,15 @@
 //! A call over its channels: what is recorded, what is sent, and what a process that attaches finds.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
 use crate::support::{Behaviour, World};
 use dalsegno_core::{
     AgentRequest, CommandKind, EffectClass, EndedBy, LiveCommand, LiveNews, OperationId, ResponseEnd, RunId,
-    Status, Surface,
+    Status, Surface, Timestamp,
 };
-use dalsegno_runtime::{Conversation, Engine, RunEnd, RunReport, StartOptions};
+use dalsegno_runtime::{Clock, Conversation, Engine, RunEnd, RunReport, StartOptions, SystemClock};
 use dalsegno_store::{Body, Message, RecordKind};
 use serde_json::{Value, json};
 
@@ -116,6 +120,33 @@ async fn a_call_is_carried_recorded_and_replayed() {
     assert!(inspected.divergence.is_none());
     assert_eq!(inspected.steps[0].operations.len(), 1);
     assert!(inspected.steps[0].operations[0].outcome.is_some());
+}
+
+/// The system's clock, which can be set back by so many milliseconds.
+#[derive(Clone, Default)]
+struct Behind(Arc<AtomicU64>);
+
+impl Clock for Behind {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(SystemClock.now().as_millis() - self.0.load(Ordering::SeqCst))
+    }
+}
+
+#[tokio::test]
+async fn a_clock_that_is_set_back_holds_up_no_call() {
+    let world = world(&AGENT.replace("filler = false", "filler = false\nmax_duration = \"2s\""));
+    let clock = Behind::default();
+    let engine = world.builder().clock(clock.clone()).open(world.path()).await.unwrap();
+    let mut desk = Desk::call(&engine).await;
+    let run = desk.run;
+    desk.tell(LiveNews::Connected).await;
+    desk.next().await;
+    clock.0.store(3_600_000, Ordering::SeqCst);
+    // The longest duration is over after as long as it says.
+    let closes = async { while !matches!(desk.next().await, CommandKind::Close { .. }) {} };
+    tokio::time::timeout(Duration::from_secs(60), closes).await.unwrap();
+    desk.hang_up().await;
+    replays(&engine, run).await;
 }
 
 #[tokio::test]

@@ -132,6 +132,21 @@ async fn a_timer_of_a_paused_run_fires_when_it_continues() {
 }
 
 #[tokio::test]
+async fn a_question_of_a_paused_run_expires_when_it_continues() {
+    let world = World::new(
+        "[limits]\nanswer_timeout = \"1s\"\n[[steps]]\nid = \"it\"\nask = \"how many?\"\non_failure = \"report\"\n\
+         [[steps]]\nrespond = \"{{steps.it.error.code}}\"\n",
+    );
+    let run = world.run("go").await.run;
+    pause(&world, run).await;
+    tokio::time::sleep(Duration::from_millis(1_100)).await;
+    let report = world.resume(run, None).await;
+    assert!(matches!(&report.end, RunEnd::Paused { waiting, .. } if waiting.len() == 1), "{report:?}");
+    world.engine().await.unpause(run, None).await.unwrap();
+    assert_eq!(answer(&world.resume(run, None).await), "denied");
+}
+
+#[tokio::test]
 async fn child_runs_are_paused_and_continue_with_the_run_above_them() {
     let world = World::new(
         "[[steps]]\nid = \"sub\"\nagent = \"b\"\ninput = \"x\"\n[[steps]]\nrespond = \"{{steps.sub}}\"\n",

@@ -629,6 +629,8 @@ impl Guarantees {
 fn may_happen_in_a_pause(body: &Body) -> bool {
     match body {
         Body::Resolved { outcome: Outcome::Failed(failure), .. } => failure.code == FailureCode::Cancelled,
+        // Nobody is too late while it stands still.
+        Body::Answered { answer: Answer::Denied { by: Some(by), .. } } => by != NOBODY,
         Body::Answered { .. }
         | Body::Signalled { .. }
         | Body::Narrowed { .. }

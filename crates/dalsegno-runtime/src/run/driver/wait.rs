@@ -73,8 +73,11 @@ impl Driver {
         })
     }
 
-    /// Answers the questions that nobody has answered in time.
+    /// Answers the questions that nobody has answered in time, unless the run stands still.
     pub(super) fn expire(&mut self) -> Result<(), RunFailure> {
+        if self.standstill.holds() {
+            return Ok(());
+        }
         let now = self.now();
         let expired: Vec<OperationId> =
             self.expiries().filter(|(_, at)| *at <= now).map(|(operation, _)| operation).collect();
