@@ -681,8 +681,11 @@ impl LiveSession {
             world.count("call", "a call id comes again");
             let is_known = |run| world.judge(|guarantees| guarantees.knows_call(run, &call_id));
             if !self.run.is_some_and(is_known) {
-                // It never came to the journal: it is what it was.
+                // It never came to the journal: it is what it was, and this response asks for it.
                 (tool, arguments) = (asked.tool, asked.arguments.clone());
+                if let Some(run) = self.run {
+                    world.judge(|guarantees| guarantees.asks(run, &call_id, tool, &arguments, response));
+                }
             }
         } else {
             if let Some(run) = self.run {
