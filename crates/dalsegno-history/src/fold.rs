@@ -1,6 +1,7 @@
 //! The fold of the core over a journal: where a run stands, or where its journal and the core part.
 
 mod needs;
+mod stands;
 #[cfg(test)]
 mod tests;
 mod words;
@@ -15,13 +16,14 @@ use dalsegno_core::{
     AgentAction, AgentConfig, AgentResponse, AgentState, Budget, Event, ExecutionError, Gate, GateState,
     Handoff, Operation, OperationId, Outcome, Pending, RunId, Timestamp,
 };
-use dalsegno_store::{Body, Record, Snapshot, Start, WaitingFor};
+use dalsegno_store::{Body, Record, Snapshot, Start};
 
 use crate::doubt::LeftOpen;
 use crate::progress::{self, Progress};
 use crate::tasks::Tasks;
 
 pub(crate) use self::needs::needs_step;
+pub use self::stands::{Pause, Suspension};
 use self::words::{clip, short};
 pub(crate) use self::words::{describe, difference};
 
@@ -206,26 +208,6 @@ pub enum FoldError {
         /// Why.
         source: ExecutionError,
     },
-}
-
-/// What a suspended run waits for.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Suspension {
-    /// Each operation, with the kind of answer that it waits for.
-    pub waiting_for: Vec<WaitingFor>,
-    /// When it can go on by itself.
-    pub wake_at: Option<Timestamp>,
-}
-
-/// A run stands still since somebody paused it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Pause {
-    /// Who paused it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub by: Option<String>,
-    /// Why.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
 }
 
 /// A journal, folded record by record.

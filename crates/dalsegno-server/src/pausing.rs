@@ -60,9 +60,8 @@ enum PauseState {
 
 /// Pauses a run and its child runs.
 ///
-/// Nothing new starts, and what is under way finishes and is recorded. The run stays paused, whatever process looks at it, until it
-/// is resumed. Meanwhile it takes answers, and it can be cancelled. A call cannot be paused, and a run that has ended neither: both are a
-/// conflict.
+/// Nothing new starts, and what is under way finishes and is recorded. The run stays paused until it is resumed, and no process resumes
+/// it by itself. Meanwhile it takes answers, and it can be cancelled. To pause a call, or a run that has ended, is a conflict.
 #[utoipa::path(
     post,
     path = "/v1/runs/{id}/pause",
@@ -127,7 +126,7 @@ pub(crate) enum ResumeState {
 
 /// Resumes a run that was paused, with its child runs, or one that no process performs.
 ///
-/// A run that waits for a person goes on waiting: send its answer. A run that has ended is a conflict.
+/// A run that waits for a person still waits: send its answer. A run that has ended is a conflict.
 #[utoipa::path(
     post,
     path = "/v1/runs/{id}/resume",

@@ -70,6 +70,7 @@ macro_rules! conformance_tests {
             a_run_is_read_and_acquired_whatever_it_ended_with
             a_listing_can_be_filtered
             suspended_runs_are_found_by_what_they_wait_for
+            a_paused_run_wakes_at_no_time
             running_runs_are_found_by_what_their_process_says_they_wait_for
             long_texts_come_back_as_they_were
             runs_are_found_by_the_beginning_of_their_ids
@@ -385,17 +386,6 @@ fn later_kinds() -> Vec<NewRecord> {
     ]
 }
 
-/// Somebody pauses a run that waits for an approval.
-pub fn paused(at: Timestamp) -> NewRecord {
-    let waiting_for = vec![WaitingFor {
-        kind: "approval".into(),
-        operation: OperationId::from_bytes([3; 16]),
-        question: "may `risk.score` be called?".into(),
-    }];
-    let (by, reason) = (Some("ada".into()), Some("an audit – ✓".into()));
-    NewRecord::new(at, Body::Paused { by, reason, waiting_for })
-}
-
 /// The title says it.
 pub async fn every_kind_of_record_comes_back_as_it_was<S: Store>(new: impl Fn() -> S) {
     let (store, owner) = (new(), Owner::in_process());
@@ -640,14 +630,6 @@ pub async fn the_status_follows_from_the_records<S: Store>(new: impl Fn() -> S) 
     store.append(&mut lease, records).await.unwrap();
     let summary = store.summary(lease.run()).await.unwrap();
     assert_eq!((summary.status, summary.wake_at), (RunStatus::Suspended, Some(at(7))));
-    // A paused run wakes at no time, until somebody continues it.
-    store.append(&mut lease, vec![paused(at(5))]).await.unwrap();
-    let summary = store.summary(lease.run()).await.unwrap();
-    assert_eq!((summary.status, summary.wake_at), (RunStatus::Suspended, None));
-    assert_eq!(summary.waiting, [Waiting::Approval, Waiting::Paused]);
-    store.append(&mut lease, vec![NewRecord::new(at(6), Body::Continued { by: None })]).await.unwrap();
-    let summary = store.summary(lease.run()).await.unwrap();
-    assert_eq!((summary.status, &*summary.waiting), (RunStatus::Running, &[][..]));
 }
 
 /// What the run's entry repeats of its records is compared with them at each read and acquisition, and must agree.

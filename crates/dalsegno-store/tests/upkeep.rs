@@ -205,7 +205,7 @@ async fn an_examination_says_what_is_damaged_and_what_is_intact() {
         .unwrap();
     assert!(checkup.is_sound(), "{:?}", checkup.findings);
     assert_eq!(seen.load(Ordering::Relaxed), 3);
-    assert_eq!((checkup.version, checkup.runs, checkup.records, checkup.erased), (7, 3, 19 + 3 + 3, 3));
+    assert_eq!((checkup.version, checkup.runs, checkup.records, checkup.erased), (8, 3, 19 + 3 + 3, 3));
     assert_eq!((checkup.configs, checkup.files, checkup.snapshots, checkup.messages), (2, 2, 1, 1));
 
     type Test = fn(&Finding) -> bool;

@@ -34,7 +34,7 @@ pub struct Run {
     output: Option<Value>,
     /// The operations that wait for an answer.
     waiting_for: Vec<Waiting>,
-    /// Who paused it, as long as nobody continued it.
+    /// Who paused it, until it continues.
     #[serde(skip_serializing_if = "Option::is_none")]
     paused: Option<Paused>,
     /// When it can resume by itself.

@@ -352,6 +352,9 @@ fn every_text_of_every_record_is_scrubbed() {
         Body::Signalled { signal: Signal::Cancel, by: Some(bad()), reason: Some(bad()) },
         Body::Adopted { run: RunId::from_bytes([1; 16]), seq: 1, step: 1, signer: None, by: Some(bad()) },
         Body::Abandoned { reason: bad(), by: Some(bad()) },
+        // What it waits for is made of what was scrubbed.
+        Body::Paused { by: Some(bad()), reason: Some(bad()), waiting_for: Vec::new() },
+        Body::Continued { by: Some(bad()) },
     ];
     let late = outcomes().into_iter().map(Body::late);
     let mut kinds = BTreeSet::new();

@@ -75,6 +75,12 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     Scenario { name: "adopted", world: approval, act: |world| Box::pin(adopted(world)), open: None },
     Scenario { name: "narrowed", world: approval, act: |world| Box::pin(with_less(world)), open: None },
     Scenario { name: "call", world: call, act: |world| Box::pin(called(world)), open: None },
+    Scenario {
+        name: "paused",
+        world: approval,
+        act: |world| Box::pin(paused(world)),
+        open: Some(Open { settlement: approve, answer: "wrote 1" }),
+    },
     Scenario { name: "abandoned", world: doubt, act: |world| Box::pin(abandoned(world)), open: None },
 ];
 
@@ -88,6 +94,17 @@ fn done() -> Option<Settlement> {
 
 async fn once(world: &World) -> RunId {
     world.run("disk full on db-1").await.run
+}
+
+/// A run that is paused, continues, and is paused again.
+async fn paused(world: &World) -> RunId {
+    let run = once(world).await;
+    let engine = world.engine().await;
+    engine.pause(run, Some("ada".to_owned()), Some("an audit".to_owned())).await.unwrap();
+    engine.unpause(run, Some("eve".to_owned())).await.unwrap();
+    world.resume(run, None).await;
+    engine.pause(run, Some("ada".to_owned()), None).await.unwrap();
+    run
 }
 
 fn call() -> World {

@@ -477,6 +477,31 @@ pub async fn suspended_runs_are_found_by_what_they_wait_for<S: Store>(new: impl 
     assert_eq!(list(Waiting::Paused).await, []);
 }
 
+/// Somebody pauses a run that waits for an approval.
+pub fn paused(at: Timestamp) -> NewRecord {
+    let waiting_for = vec![WaitingFor {
+        kind: "approval".into(),
+        operation: OperationId::from_bytes([3; 16]),
+        question: "may `risk.score` be called?".into(),
+    }];
+    let (by, reason) = (Some("ada".into()), Some("an audit – ✓".into()));
+    NewRecord::new(at, Body::Paused { by, reason, waiting_for })
+}
+
+/// The title says it.
+pub async fn a_paused_run_wakes_at_no_time<S: Store>(new: impl Fn() -> S) {
+    let (store, owner) = (new(), Owner::in_process());
+    let mut lease = create(&store, new_run(1, &owner)).await;
+    store.append(&mut lease, vec![suspended(3, Some(7))]).await.unwrap();
+    store.append(&mut lease, vec![paused(at(5))]).await.unwrap();
+    let summary = store.summary(lease.run()).await.unwrap();
+    assert_eq!((summary.status, summary.wake_at), (RunStatus::Suspended, None));
+    assert_eq!(summary.waiting, [Waiting::Approval, Waiting::Paused]);
+    store.append(&mut lease, vec![NewRecord::new(at(6), Body::Continued { by: None })]).await.unwrap();
+    let summary = store.summary(lease.run()).await.unwrap();
+    assert_eq!((summary.status, &*summary.waiting), (RunStatus::Running, &[][..]));
+}
+
 /// The title says it.
 pub async fn running_runs_are_found_by_what_their_process_says_they_wait_for<S: Store>(new: impl Fn() -> S) {
     let (store, owner) = (new(), Owner::in_process());

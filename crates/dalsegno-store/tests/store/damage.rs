@@ -304,7 +304,7 @@ async fn a_field_of_the_wrong_form_in_the_entry_of_a_run_is_damage() {
         "head = x'00'",
         "status = 77",
         "status = -1",
-        "waiting = 64",
+        "waiting = 128",
         "waiting = -1",
         "next_seq = 0",
         "tenant = CAST(x'ff' AS TEXT)",

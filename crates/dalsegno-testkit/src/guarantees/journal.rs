@@ -7,6 +7,7 @@ use std::time::Duration;
 use dalsegno_core::{Answer, EffectClass, FailureCode, Gate, LiveNews, OperationId, Outcome, RunId, Status};
 use dalsegno_store::{AttemptCause, Body, Evidence, Message, NewRecord, Start, Started};
 
+use super::pauses::{may_happen_in_a_pause, stop, takes_words};
 use super::{Guarantees, KEYS_KEPT, Line, Op, Question, may_retry, talk::all_settled};
 use crate::process::Process;
 use crate::workspace::{PHONE, is_document};
@@ -18,7 +19,7 @@ const READS_WITHIN: Duration = Duration::from_secs(5);
 const RECOVERIES: u32 = 3;
 
 /// Who answers when nobody does.
-const NOBODY: &str = "dalsegno";
+pub(super) const NOBODY: &str = "dalsegno";
 
 /// A step of the clock that does not count as a jump, and how exactly it shows the time.
 const CLOCK_STEP: Duration = Duration::from_secs(1);
@@ -239,13 +240,7 @@ impl Guarantees {
         if !messages.is_empty() && records == 0 {
             wrong.push(format!("{}: messages were taken out, and no record says so", line.alias));
         }
-        let word = |message: &&Message| matches!(message, Message::Pause { .. } | Message::Continue { .. });
-        let stands = match messages.iter().rfind(word) {
-            Some(Message::Pause { .. }) => line.paused,
-            Some(_) => !line.paused,
-            None => true,
-        };
-        if !(stands || line.signalled || line.ended) {
+        if !(takes_words(line, messages) || line.signalled || line.ended) {
             wrong.push(format!("{}: a pause or its end was taken and nothing came of it", line.alias));
         }
         for message in messages {
@@ -291,23 +286,6 @@ impl Guarantees {
         let now = self.now;
         if let Some(line) = self.runs.get_mut(&run) {
             line.cancel_wanted.get_or_insert(now);
-        }
-    }
-
-    /// Somebody wants a run to stand still, and was told that it will; or nobody does any more.
-    pub(crate) fn pause_wanted(&mut self, run: RunId, is_wanted: bool) {
-        let now = self.now;
-        if let Some(line) = self.runs.get_mut(&run) {
-            line.pause_wanted = is_wanted.then(|| line.pause_wanted.unwrap_or(now));
-        }
-    }
-
-    /// Somebody was told that a run stands still.
-    pub(crate) fn stands_still(&mut self, run: RunId) {
-        // It may have been pruned meanwhile.
-        let line = self.runs.get(&run).filter(|line| !line.paused && !line.erased);
-        if let Some(alias) = line.map(|line| line.alias.clone()) {
-            self.broken(format!("{alias} is said to stand still, and its journal says nothing of it"));
         }
     }
 
@@ -361,16 +339,7 @@ impl Guarantees {
                 line.signalled = true;
                 Ok(())
             }
-            Body::Paused { .. } => {
-                line.paused = true;
-                line.pause_wanted = None;
-                // A child run is paused by itself, and a batch is at its provider.
-                let begun = |op: &&Op| op.started && !op.settled && op.gate.is_none() && op.tool.is_some();
-                match line.ops.values().find(begun) {
-                    Some(op) => Err(format!("{} is under way", op.alias)),
-                    None => Ok(()),
-                }
-            }
+            Body::Paused { .. } => stop(line),
             Body::Continued { .. } if !line.paused => Err("nobody had paused it".into()),
             Body::Continued { .. } => {
                 line.paused = false;
@@ -622,21 +591,6 @@ impl Guarantees {
             }
             _ => Ok(()),
         }
-    }
-}
-
-/// Says whether a run may have such a record while it stands still: people answer, give up, cancel and continue.
-fn may_happen_in_a_pause(body: &Body) -> bool {
-    match body {
-        Body::Resolved { outcome: Outcome::Failed(failure), .. } => failure.code == FailureCode::Cancelled,
-        // Nobody is too late while it stands still.
-        Body::Answered { answer: Answer::Denied { by: Some(by), .. } } => by != NOBODY,
-        Body::Answered { .. }
-        | Body::Signalled { .. }
-        | Body::Narrowed { .. }
-        | Body::Paused { .. }
-        | Body::Continued { .. } => true,
-        _ => false,
     }
 }
 

@@ -11,6 +11,7 @@ mod journal;
 mod money;
 mod origin;
 mod ownership;
+mod pauses;
 mod talk;
 #[cfg(test)]
 mod tests;

@@ -1,0 +1,25 @@
+//! Why nothing of a run is performed.
+
+use dalsegno_core::Timestamp;
+use dalsegno_store::WaitingFor;
+use serde::Serialize;
+
+/// What a suspended run waits for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Suspension {
+    /// Each operation, with the kind of answer that it waits for.
+    pub waiting_for: Vec<WaitingFor>,
+    /// When it can go on by itself.
+    pub wake_at: Option<Timestamp>,
+}
+
+/// A run stands still since somebody paused it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Pause {
+    /// Who paused it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+    /// Why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
