@@ -7,6 +7,7 @@
 mod audit;
 mod calls;
 mod clock;
+mod inbox;
 mod journal;
 mod money;
 mod origin;
