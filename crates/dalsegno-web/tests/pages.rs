@@ -9,7 +9,9 @@ use dalsegno_web::document::{
 use dalsegno_web::fork::{Edited, ForkPage};
 use dalsegno_web::inbox::{Field, InboxPage, Kind, Typed, WaitingCard};
 use dalsegno_web::notice::NoticePage;
-use dalsegno_web::run::{Asked, Bar, Call, End, Origin, Row, RunHead, RunPage, Said, Timeline, Windows};
+use dalsegno_web::run::{
+    Asked, Bar, Call, End, Origin, Paused, Row, RunHead, RunPage, Said, Timeline, Windows,
+};
 use dalsegno_web::runs::{Filter, Mark, RunRow, RunsPage};
 use dalsegno_web::sign_in::{SignInPage, SignedInPage};
 use dalsegno_web::step::{
@@ -525,4 +527,19 @@ fn who_may_not_answer_or_write_sees_no_way_to_do_it() {
     assert!(page.contains("\\u{202e}"), "who only reads sees every character: {page}");
     let page = RunPage { shell: shell(Section::Runs, false), waiting: Vec::new(), ..run() }.render().unwrap();
     assert!(!page.contains("/cancel") && !page.contains(">Fork<"), "{page}");
+}
+
+#[test]
+fn an_open_run_is_paused_and_a_paused_one_resumed_and_a_call_neither() {
+    let open = || RunPage { head: RunHead { is_open: true, ..head() }, call: None, ..run() };
+    let ways = |page: &RunPage| {
+        let page = page.render().unwrap();
+        assert!(!page.contains(HOSTILE), "{page}");
+        ["/pause\"", "/resume\""].map(|way| page.contains(way))
+    };
+    let pause = Some(Paused { by: Some(hostile()), reason: Some(hostile()) });
+    assert_eq!(ways(&open()), [true, false]);
+    assert_eq!(ways(&RunPage { pause: pause.clone(), ..open() }), [false, true]);
+    assert_eq!(ways(&RunPage { call: run().call, ..open() }), [false, false]);
+    assert_eq!(ways(&RunPage { pause, shell: shell(Section::Runs, false), ..open() }), [false, false]);
 }
