@@ -125,10 +125,10 @@ impl Driver {
             }
         }
     }
-    /// After a commit that took long, reads what people asked of the run meanwhile, before effects start: a cancelled run
-    /// starts none. Returns whether there is something to write down first.
+    /// After a commit that took long, reads what people asked of the run meanwhile, before effects start and before a call takes
+    /// what has come: a cancelled run asks for nothing more. Returns whether there is something to write down first.
     pub(super) async fn catch_up(&mut self, since: Instant) -> Result<bool, RunFailure> {
-        if !self.flights.has_starting() || self.ended.is_some() || since.elapsed() < SUSPICIOUS {
+        if self.ended.is_some() || since.elapsed() < SUSPICIOUS {
             return Ok(false);
         }
         if *self.stop.borrow() == Stop::Cancel {
