@@ -126,6 +126,9 @@ async fn a_timer_of_a_paused_run_fires_when_it_continues() {
     pause(&world, run).await;
     let summary = world.engine().await.journal().summary(run).await.unwrap();
     assert_eq!((summary.wake_at, &*summary.waiting), (None, &[Waiting::Paused][..]));
+    let before = records(&world, run).await;
+    assert!(is_paused(&world.resume(run, None).await, "ada", "an audit"));
+    assert_eq!(records(&world, run).await, before, "a look at it is nothing to write down");
     world.engine().await.unpause(run, None).await.unwrap();
     let report = world.resume(run, None).await;
     assert!(matches!(report.end, RunEnd::Suspended { wake_at: Some(_), .. }), "{report:?}");
