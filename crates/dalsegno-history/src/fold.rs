@@ -236,7 +236,7 @@ pub struct Fold {
     left_out: BTreeSet<OperationId>,
     /// What the last record says that the run waits for, if that is what it says.
     pub suspended: Option<Suspension>,
-    /// Who paused the run, as long as nobody continued it.
+    /// Who paused the run; none once it continues.
     pub paused: Option<Pause>,
     /// Once the run was told to end: what was open then, and what is in doubt since.
     pub left: LeftOpen,

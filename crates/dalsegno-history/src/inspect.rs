@@ -30,7 +30,7 @@ pub struct Inspection {
     pub response: Option<AgentResponse>,
     /// What it waits for.
     pub waiting: Vec<WaitingOperation>,
-    /// Who paused it, if somebody did and nobody continued it.
+    /// Who paused it; none for a run that is not paused.
     pub paused: Option<Pause>,
     /// Its steps.
     pub steps: Vec<StepView>,

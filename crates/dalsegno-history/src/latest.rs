@@ -26,7 +26,7 @@ pub struct Latest {
     pub response: Option<AgentResponse>,
     /// What it waits for, its child runs included.
     pub waiting: Vec<WaitingOperation>,
-    /// Who paused it, if somebody did.
+    /// Who paused it; none for a run that is not paused.
     pub paused: Option<Pause>,
 }
 

@@ -300,7 +300,7 @@ pub enum EngineError {
         /// The run.
         run: RunId,
     },
-    /// Nobody paused the run.
+    /// The run is not paused.
     #[error("run {run} is not paused: see `dalsegno show {run}`")]
     NotPaused {
         /// The run.

@@ -15,7 +15,7 @@ impl<T> Default for Shares<T> {
 }
 
 impl<T> Shares<T> {
-    /// The share of a client's tenant. As long as somebody has it, it is the same for all; a new one is made by `make`.
+    /// The share of a client's tenant. As long as it is in use, it is the same for all; a new one is made by `make`.
     pub(crate) fn of(&self, access: &Access, make: impl FnOnce() -> T) -> Arc<T> {
         // No tenant has this name.
         let name = access.tenant().unwrap_or("*");

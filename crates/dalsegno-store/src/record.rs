@@ -261,7 +261,7 @@ pub enum Body {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         wake_at: Option<Timestamp>,
     },
-    /// A person paused the run: it stands still and holds no process until somebody continues it. Not an end.
+    /// A person paused the run: it stands still and holds no process until a person continues it. Not an end.
     Paused {
         /// Who paused it.
         #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -39,7 +39,7 @@ pub struct RunPage {
     pub end: Option<End>,
     /// What it waits for.
     pub waiting: Vec<WaitingCard>,
-    /// Who paused it, if somebody did.
+    /// Who paused it; none for a run that is not paused.
     pub pause: Option<Paused>,
     /// Where it came from.
     pub origin: Option<Origin>,

@@ -44,9 +44,13 @@ pub(super) async fn resume(args: &ResumeArgs, context: &mut Context<'_>) -> Resu
         }
         follow.catch_up(&before.records, &mut events);
     }
-    let answers = answers(settlement, meant, args.settlement.by.as_deref());
+    let mut answers = answers(settlement, meant, args.settlement.by.as_deref());
     let was_paused = engine.is_paused(run).await?;
     if was_paused {
+        // A run whose answer does not fit stays paused.
+        if !answers.is_empty() {
+            engine.pass_on(run, std::mem::take(&mut answers)).await?;
+        }
         engine.unpause(run, args.settlement.by.clone()).await?;
     }
     let begun = follow.until_begun(engine.resume(run, answers.clone())).await;

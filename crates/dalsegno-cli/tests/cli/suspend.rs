@@ -70,6 +70,10 @@ fn a_paused_run_stands_still_until_it_is_resumed() {
     assert_eq!(workspace.json(&["show", "last"])["paused"], json!({ "by": "eve", "reason": "closed" }));
     workspace.succeed(&["worker", "--until-idle"]);
     assert_eq!(recorded(&workspace), 0);
+    // What does not fit continues nothing.
+    let output = workspace.command(&["resume", "last", "--answer", "yes"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", workspace.shown(&output));
+    assert_eq!(workspace.json(&["show", "last"])["paused"]["by"], "eve");
     photograph!(workspace.dalsegno(&["resume", "last", "--approve", "--shown", shown.as_str().unwrap()]), @r#"
         exit code: 0
         --- stdout

@@ -13,7 +13,7 @@ pub struct Suspension {
     pub wake_at: Option<Timestamp>,
 }
 
-/// A run stands still since somebody paused it.
+/// A person paused the run, and it stands still.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Pause {
     /// Who paused it.

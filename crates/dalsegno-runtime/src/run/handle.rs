@@ -176,7 +176,7 @@ pub enum RunEnd {
         /// questions the first one.
         answer_by: Option<Timestamp>,
     },
-    /// A person paused it: it stands still until somebody [continues](crate::Engine::unpause) it.
+    /// A person paused it: it stands still until a person [continues](crate::Engine::unpause) it.
     Paused {
         /// Who paused it.
         pause: Pause,

@@ -16,7 +16,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 impl Engine {
     /// Pauses a run and its child runs: nothing new starts, and what is under way finishes and is recorded. Answers are still
     /// taken, and the run can be cancelled; its timers fire and its questions expire once it continues. A run that is paused stays
-    /// so, whatever process takes it up, until [`unpause`](Self::unpause).
+    /// so, also in another process, until [`unpause`](Self::unpause).
     ///
     /// # Errors
     /// When there is no such run, it has ended, it is a call, or the journal cannot be read or written.
@@ -73,7 +73,7 @@ impl Engine {
     /// [`resume`](Self::resume).
     ///
     /// # Errors
-    /// When there is no such run, it has ended, nobody paused it, or the journal cannot be read or written.
+    /// When there is no such run, it has ended, it is not paused, or the journal cannot be read or written.
     pub async fn unpause(&self, run: RunId, by: Option<String>) -> Result<RunId, EngineError> {
         let mut by = by;
         by.iter_mut().for_each(|by| self.bindings().secrets().text(by));

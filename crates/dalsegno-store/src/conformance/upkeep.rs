@@ -477,7 +477,7 @@ pub async fn suspended_runs_are_found_by_what_they_wait_for<S: Store>(new: impl 
     assert_eq!(list(Waiting::Paused).await, []);
 }
 
-/// Somebody pauses a run that waits for an approval.
+/// A person pauses a run that waits for an approval.
 pub fn paused(at: Timestamp) -> NewRecord {
     let waiting_for = vec![WaitingFor {
         kind: "approval".into(),

@@ -1,4 +1,4 @@
-//! Somebody pauses runs, and has them continue.
+//! A person pauses runs, and has them continue.
 
 use dalsegno_core::RunId;
 use dalsegno_runtime::Pausing;
@@ -63,7 +63,7 @@ impl Operator {
         let Some(machine) = self.machine() else { return };
         self.world.count("action", "continue");
         self.note(&machine, "continues", run);
-        // From here on it may be taken back, whatever becomes of the answer.
+        // From here on it may be taken back, also where no answer comes.
         self.world.judge(|guarantees| guarantees.pause_wanted(run, false));
         self.ask(&machine, machine.engine.unpause(run, Some("ada".into()))).await;
     }

@@ -1,4 +1,4 @@
-//! A person pauses the run: what is under way finishes, and nothing new starts until somebody continues it.
+//! A person pauses the run: what is under way finishes, and nothing new starts until a person continues it.
 //!
 //! The wish stays in the inbox until the journal says that the run stands still: a process that dies in between leaves it to the
 //! one after it.
@@ -17,7 +17,7 @@ pub(super) enum Standstill {
     /// It is not.
     #[default]
     None,
-    /// Somebody wants it, by the message with this number.
+    /// A person wants it, by the message with this number.
     Wanted { message: u64, pause: Pause },
     /// The journal says so.
     Written(Pause),

@@ -73,7 +73,7 @@ impl Driver {
         })
     }
 
-    /// Answers the questions that nobody has answered in time, unless the run stands still.
+    /// Answers the questions whose time to be answered is over, unless the run stands still.
     pub(super) fn expire(&mut self) -> Result<(), RunFailure> {
         if self.standstill.holds() {
             return Ok(());
