@@ -25,7 +25,7 @@ pub enum ForkError {
         step: u64,
     },
     /// The run is over there.
-    #[error("the run is over: fork at one of its steps")]
+    #[error("it is over by then: fork it at an earlier step or turn")]
     Over,
 }
 

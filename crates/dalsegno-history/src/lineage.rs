@@ -144,7 +144,13 @@ impl Journal {
         let beginning = Beginning::of(new.run, bodies)?;
         let whose = Whose::of(&beginning, false);
         let Some(Link::After { run, by_handoff }) = beginning.link else {
-            return Box::pin(self.go_back(new.run, whose, beginning)).await;
+            return match Box::pin(self.go_back(new.run, whose, beginning)).await {
+                // No journal is wrong: it is not to be forked there.
+                Err(HistoryError::Fold(FoldError::Fork { run, of, source })) if run == new.run => {
+                    Err(HistoryError::Fork { run: of, message: source.to_string() })
+                }
+                begun => begun,
+            };
         };
         whose.may_follow(new.run, &self.store().summary(run).await?)?;
         let (config, records) = self.journal_of(run).await?;

@@ -12,13 +12,14 @@ use std::time::Duration;
 
 use dalsegno_core::{OperationId, RunId};
 use dalsegno_history::{HistoryError, Journal};
-use dalsegno_store::{Record, RunStatus, RunSummary};
+use dalsegno_store::{Message, Record, RunStatus, RunSummary};
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, Shared};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::engine::Engine;
+use crate::run::pausing::last_word;
 
 /// How often the journal is asked whether another process has written.
 const LOOK: Duration = Duration::from_millis(50);
@@ -74,7 +75,8 @@ pub enum Tailed {
         /// The text.
         text: String,
     },
-    /// All records are read, and the run is suspended; comes once until there are further ones.
+    /// All records are read, and the run is suspended; comes once until there are further ones. Not while its inbox has an answer
+    /// or the word to continue: the process that takes them writes further ones.
     Suspended(RunSummary),
     /// All records are read, and the run has ended.
     Ended(RunSummary),
@@ -166,8 +168,17 @@ impl Tail {
                 return Ok(Tailed::Ended(summary));
             }
             if summary.status == RunStatus::Suspended && self.rested != Some(self.next) {
-                self.rested = Some(self.next);
-                return Ok(Tailed::Suspended(summary));
+                // In this order: what takes a message out of the inbox writes records in the same transaction.
+                let moves_on = moves_on(&self.journal.store().inbox(self.run).await?);
+                let latest = self.journal.summary(self.run).await?;
+                if latest.records != summary.records {
+                    self.known = Some(latest.records);
+                    continue;
+                }
+                if !moves_on {
+                    self.rested = Some(self.next);
+                    return Ok(Tailed::Suspended(latest));
+                }
             }
             // The sender is in `followed`, so that it is there.
             let _ = self.changed.changed().await;
@@ -216,6 +227,12 @@ impl Tail {
             Some(Tailed::Delta { operation: speech.operation, attempt: speech.attempt, offset, text })
         })
     }
+}
+
+/// Says whether a suspended run is about to move on by what its inbox has.
+fn moves_on(inbox: &[(u64, Message)]) -> bool {
+    let is_answered = inbox.iter().any(|(_, message)| matches!(message, Message::Answer { .. }));
+    is_answered || last_word(inbox).is_some_and(|word| matches!(word, Message::Continue { .. }))
 }
 
 impl Drop for Tail {

@@ -8,8 +8,7 @@ use axum::http::HeaderMap;
 use axum::response::Response;
 use dalsegno_access::{Access, Scope};
 use dalsegno_core::{OperationId, RunId};
-use dalsegno_history::{FoldError, HistoryError};
-use dalsegno_runtime::{EngineError, ForkOptions};
+use dalsegno_runtime::ForkOptions;
 use dalsegno_wire::schema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -115,18 +114,7 @@ pub(crate) async fn perform(
             at => at,
         };
         let options = ForkOptions { at, set: set.into_iter().collect(), config: None, model, live_effects };
-        let handle = match own.engine.fork(run, options).await {
-            // The run was not through with the steps before: nothing was begun.
-            Err(EngineError::History(HistoryError::Fold(FoldError::Fork { source, .. }))) => {
-                let help = "fork it at an earlier step; `GET /v1/runs/{id}/events` has them";
-                return Err(Problem::new(
-                    Code::Conflict,
-                    format!("the run cannot be forked there: {source}"),
-                    help,
-                ));
-            }
-            handle => handle?,
-        };
+        let handle = own.engine.fork(run, options).await?;
         let run = handle.run();
         own.hands.hold(handle);
         Ok(run)

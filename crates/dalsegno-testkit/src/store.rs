@@ -289,8 +289,14 @@ impl Store for SimulatedStore {
     }
 
     async fn release(&self, lease: Lease) -> Result<(), AppendError> {
-        let fate = self.before::<AppendError>("a release").await?;
         let run = lease.run();
+        let fate = match self.before::<AppendError>("a release").await {
+            Ok(fate) => fate,
+            Err(error) => {
+                self.world.judge(|guarantees| guarantees.left(&self.process, run));
+                return Err(error);
+            }
+        };
         match self.inner.release(lease).await {
             Ok(()) => self.world.judge(|guarantees| guarantees.released(&self.process, run)),
             Err(error) => {

@@ -104,12 +104,10 @@ impl Engine {
 
     async fn is_to_stand_still(&self, summary: &RunSummary) -> Result<bool, ReadError> {
         let messages = self.store().inbox(summary.run).await?;
-        let last = messages.iter().rev().find_map(|(_, message)| match message {
-            Message::Pause { .. } => Some(true),
-            Message::Continue { .. } => Some(false),
-            _ => None,
-        });
-        Ok(last.unwrap_or_else(|| summary.waiting.contains(&Waiting::Paused)))
+        Ok(match last_word(&messages) {
+            Some(word) => matches!(word, Message::Pause { .. }),
+            None => summary.waiting.contains(&Waiting::Paused),
+        })
     }
 
     /// Tells a child run what the run above it was told: to stand still, or to continue. One that has not begun, has ended, or
@@ -136,4 +134,10 @@ impl Engine {
             }
         }
     }
+}
+
+/// The last message of an inbox by which a run is to stand still or to continue: it is the one that counts.
+pub(crate) fn last_word(inbox: &[(u64, Message)]) -> Option<&Message> {
+    let is_word = |message: &&Message| matches!(message, Message::Pause { .. } | Message::Continue { .. });
+    inbox.iter().rev().map(|(_, message)| message).find(is_word)
 }

@@ -9,8 +9,10 @@ use dalsegno_core::{
     AgentRequest, CommandKind, EffectClass, EndedBy, LiveCommand, LiveNews, OperationId, ResponseEnd, RunId,
     Status, Surface, Timestamp,
 };
-use dalsegno_runtime::{Clock, Conversation, Engine, RunEnd, RunReport, StartOptions, SystemClock};
-use dalsegno_store::{Body, Message, RecordKind};
+use dalsegno_runtime::{
+    Clock, Conversation, Engine, ForkOptions, RunEnd, RunReport, StartOptions, SystemClock,
+};
+use dalsegno_store::{Body, Message, RecordKind, RunFilter};
 use serde_json::{Value, json};
 
 const AGENT: &str = "[model]\nuse = \"default\"\n[tools]\nallow = [\"t.*\"]\napprove = [\"t.pay\"]\n[voice]\nfiller = false\n";
@@ -147,6 +149,28 @@ async fn a_clock_that_is_set_back_holds_up_no_call() {
     tokio::time::timeout(Duration::from_secs(60), closes).await.unwrap();
     desk.hang_up().await;
     replays(&engine, run).await;
+}
+
+#[tokio::test]
+async fn a_call_is_not_forked_where_it_was_over() {
+    let world = world(&AGENT.replace("filler = false", "filler = false\nmax_duration = \"1s\""));
+    let engine = world.engine().await;
+    let mut desk = Desk::call(&engine).await;
+    let run = desk.run;
+    desk.tell(LiveNews::Connected).await;
+    desk.tell(LiveNews::Said { text: "Good evening.".into(), heard_ms: None }).await;
+    while !matches!(desk.next().await, CommandKind::Close { .. }) {}
+    // The agent has ended it, and the caller does not know it yet.
+    desk.tell(LiveNews::Heard { text: "Is there a table?".into() }).await;
+    desk.hang_up().await;
+    let at = |turn| ForkOptions { at: Some(turn), ..ForkOptions::default() };
+    let refused = engine.fork_call(run, Surface::Script, at(2)).await.unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        format!("run {run} cannot be forked: it is over by then: fork it at an earlier step or turn")
+    );
+    assert_eq!(engine.journal().runs(&RunFilter::default()).await.unwrap().len(), 1, "nothing was begun");
+    engine.fork_call(run, Surface::Script, at(1)).await.unwrap();
 }
 
 #[tokio::test]

@@ -2,11 +2,12 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use dalsegno_core::{AgentRequest, ModelReply, ReplyPart, StopReason};
 use dalsegno_models::{CompletionRequest, DeltaSink, Model, ModelError};
 use dalsegno_runtime::{Engine, GateInput, Settlement, StartOptions, Tail, Tailed};
-use dalsegno_store::{Record, RunStatus};
+use dalsegno_store::{Record, RunStatus, Waiting};
 use tokio::sync::Semaphore;
 
 fn workspace(root: &Path) {
@@ -197,4 +198,42 @@ async fn many_who_follow_a_run_see_the_same_records_from_pages_that_were_read_on
         let rest = if status == RunStatus::Suspended { records(&mut tail).await.0 } else { rest };
         assert_eq!(rest, whole[all.len()..]);
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_suspended_run_that_was_told_to_move_on_is_not_at_rest() {
+    let folder = tempfile::tempdir().unwrap();
+    workspace(folder.path());
+    let engine = Engine::open(folder.path()).await.unwrap();
+    let agent = "ask".parse().unwrap();
+    let handle = engine.start(&agent, AgentRequest::text("x"), StartOptions::default()).await.unwrap();
+    let run = handle.run();
+    handle.finish().await.unwrap();
+    engine.pause(run, None, None).await.unwrap();
+    let rest = async || engine.tail(run, u64::MAX).await.unwrap().next().await.unwrap();
+    assert!(matches!(rest().await, Tailed::Suspended(_)));
+    // What it was told is in its inbox, and no process has taken it yet.
+    engine.unpause(run, None).await.unwrap();
+    let mut told = Box::pin(rest());
+    still(&mut told).await;
+    engine.resume(run, Vec::new()).await.unwrap().finish().await.unwrap();
+    let Tailed::Suspended(summary) = told.await else { panic!("the question stands") };
+    assert_eq!(summary.waiting, [Waiting::Input]);
+    let answer = GateInput {
+        operation: None,
+        seen: None,
+        settlement: Settlement::Give { value: "3".into() },
+        by: None,
+    };
+    engine.pass_on(run, vec![answer]).await.unwrap();
+    let mut told = Box::pin(rest());
+    still(&mut told).await;
+    engine.resume(run, Vec::new()).await.unwrap().finish().await.unwrap();
+    assert!(matches!(told.await, Tailed::Ended(_)));
+}
+
+/// It waits, and has had the time to say that it does not.
+async fn still(told: &mut (impl Future<Output = Tailed> + Unpin)) {
+    let early = tokio::time::timeout(Duration::from_millis(300), told).await;
+    assert!(early.is_err(), "{early:?}");
 }

@@ -101,10 +101,7 @@ impl Guarantees {
         let alias = self.name(report.run);
         // It may have been pruned meanwhile.
         let Some(line) = self.runs.get_mut(&report.run).filter(|line| !line.erased) else { return };
-        let unsaid = line.unsaid.entry(process.number).or_default();
-        let mixed = unsaid.mixed;
-        unsaid.times = unsaid.times.saturating_sub(1);
-        unsaid.mixed &= unsaid.times > 0;
+        let mixed = line.unsaid.entry(process.number).or_default().said();
         let mut wrong = Vec::new();
         // Somebody else may have it by now; and the same process may have had it again before it said how it stood.
         let untouched = line.epoch == epoch && line.owner.is_none() && !mixed;

@@ -169,6 +169,7 @@ impl Guarantees {
         if first != line.records.len() as u64 {
             wrong.push(format!("record {first} follows {} records", line.records.len()));
         }
+        line.unsaid.entry(process.number).or_default().written();
         let decided = line.writing.filter(|(by, at, _)| (*by, *at) == (epoch, first));
         let decided = decided.map_or(self.now, |(_, _, since)| since);
         let cancel = self.unread(process, &line, line.cancel_wanted, decided);

@@ -101,6 +101,12 @@ pub(crate) struct Totals {
 struct Unsaid {
     times: u32,
     mixed: bool,
+    /// It left the run and could not give it back.
+    left: bool,
+    /// It had the run anew before it could.
+    overtaken: bool,
+    /// It has written since it acquired the run.
+    wrote: bool,
 }
 
 /// A run, as far as the promises go.

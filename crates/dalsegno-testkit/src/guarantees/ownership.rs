@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use dalsegno_core::RunId;
 
-use super::{Guarantees, Line};
+use super::{Guarantees, Line, Unsaid};
 use crate::process::Process;
 
 impl Guarantees {
@@ -28,6 +28,7 @@ impl Guarantees {
         line.epochs.insert(process.number, epoch);
         line.owner = Some(Arc::clone(process));
         line.owned_since = now;
+        line.unsaid.entry(process.number).or_default().wrote = false;
         let alias = line.alias.clone();
         self.notes.push(format!("p{} acquires {alias}, epoch {epoch}", process.number));
         wrong.into_iter().for_each(|what| self.broken(format!("{alias}: {what}")));
@@ -39,12 +40,16 @@ impl Guarantees {
         let mine = line.owner.as_ref().is_some_and(|owner| owner.number == process.number);
         let alias = line.alias.clone();
         line.owner = None;
-        let unsaid = line.unsaid.entry(process.number).or_default();
-        unsaid.times += 1;
-        unsaid.mixed |= unsaid.times > 1;
+        line.unsaid.entry(process.number).or_default().given_back();
         if !mine {
             self.broken(format!("{alias}: p{} gave it back and did not own it", process.number));
         }
+    }
+
+    /// Somebody could not give a run back, and tries again later.
+    pub(crate) fn left(&mut self, process: &Process, run: RunId) {
+        let Some(line) = self.runs.get_mut(&run) else { return };
+        line.unsaid.entry(process.number).or_default().left = true;
     }
 
     /// An acquisition was refused since somebody owns the run.
@@ -72,5 +77,37 @@ impl Line {
     /// The number of the process that writes its records.
     pub(super) fn writer(&self) -> u32 {
         self.owner.as_ref().map_or(0, |owner| owner.number)
+    }
+}
+
+impl Unsaid {
+    /// The process has written records of the run.
+    pub(super) fn written(&mut self) {
+        self.wrote = true;
+        // Who only tries again to give it back writes nothing: this is somebody else, and the report is still to come of the one
+        // that could not.
+        if std::mem::take(&mut self.left) && !self.overtaken {
+            self.overtaken = true;
+            self.times += 1;
+            self.mixed = true;
+        }
+    }
+
+    fn given_back(&mut self) {
+        self.left = false;
+        if self.overtaken && !self.wrote {
+            self.overtaken = false;
+            return;
+        }
+        self.times += 1;
+        self.mixed |= self.times > 1;
+    }
+
+    /// The process says how the run stood when it gave it back. Returns whether that may be about another time.
+    pub(super) fn said(&mut self) -> bool {
+        let mixed = self.mixed;
+        self.times = self.times.saturating_sub(1);
+        self.mixed &= self.times > 0;
+        mixed
     }
 }
