@@ -1,7 +1,7 @@
 //! What keeps a journal small: old runs are deleted, content is erased.
 
 use dalsegno_core::{OperationId, RunId};
-use dalsegno_store::{EraseError, Erased, GcOptions, GcReport};
+use dalsegno_store::{EraseError, Erased, GcOptions, GcReport, Waiting};
 
 use crate::error::HistoryError;
 use crate::journal::Journal;
@@ -26,7 +26,7 @@ impl Journal {
     }
 
     /// The runs that hold content of this one as well: those that took it over from the run before them in their session,
-    /// and forks, which share its records; with those that go on from these.
+    /// forks, which share its records, and child runs, which were asked in its words; with those of all these.
     ///
     /// # Errors
     /// When there is no such run, or what goes on from what cannot be read.
@@ -48,6 +48,9 @@ impl Journal {
             }
             if !summary.status.is_end() {
                 return Err(EraseError::NotEnded { run: *one, status: summary.status }.into());
+            }
+            if summary.owner.is_some() && summary.waiting.contains(&Waiting::InDoubt) {
+                return Err(EraseError::UnderWay { run: *one }.into());
             }
             if let Some(parent) = summary.parent
                 && self.known(parent).await?.is_some_and(|above| !above.status.is_end())

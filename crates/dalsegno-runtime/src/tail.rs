@@ -75,8 +75,8 @@ pub enum Tailed {
         /// The text.
         text: String,
     },
-    /// All records are read, and the run is suspended; comes once until there are further ones. Not while its inbox has an answer
-    /// or the word to continue: the process that takes them writes further ones.
+    /// All records are read, and the run is suspended; comes once until there are further ones. Not while its inbox has something
+    /// by which it moves on, such as an answer: the process that takes it writes further ones.
     Suspended(RunSummary),
     /// All records are read, and the run has ended.
     Ended(RunSummary),
@@ -229,10 +229,15 @@ impl Tail {
     }
 }
 
-/// Says whether a suspended run is about to move on by what its inbox has.
+/// Says whether a suspended run is about to move on by what its inbox has. Who takes a message writes records in the same
+/// transaction, and a run that has its child runs take something keeps the message until they have.
 fn moves_on(inbox: &[(u64, Message)]) -> bool {
-    let is_answered = inbox.iter().any(|(_, message)| matches!(message, Message::Answer { .. }));
-    is_answered || last_word(inbox).is_some_and(|word| matches!(word, Message::Continue { .. }))
+    let is_told = inbox.iter().any(|(_, message)| match message {
+        Message::Answer { .. } | Message::Cancel { .. } | Message::GiveUp { .. } | Message::Look => true,
+        Message::Say { .. } | Message::Pause { .. } | Message::Continue { .. } => false,
+        _ => false,
+    });
+    is_told || last_word(inbox).is_some_and(|word| matches!(word, Message::Continue { .. }))
 }
 
 impl Drop for Tail {

@@ -254,7 +254,8 @@ impl Server {
         shared.telephones.left().await;
         // Its only way to fail is a panic, which the log has.
         let _ = accepting.await;
-        // The last requests may have told of calls that ring: they are rejected by the time this process ends.
+        // The last requests may have begun runs, and may have told of calls that ring: these are rejected by the time this process ends.
+        shared.hands.left().await;
         shared.telephones.left().await;
         let _ = delivering.await;
         watching.abort();

@@ -1,5 +1,6 @@
 //! `POST /v1/runs/{id}/answers`: a person's answer to what a run waits for.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,10 +10,10 @@ use axum::http::header::HeaderName;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use dalsegno_access::{Access, Scope};
-use dalsegno_core::{Answer as Recorded, OperationId, RunId};
+use dalsegno_core::{Answer as Recorded, OperationId, RunId, Validation};
 use dalsegno_history::{Journal, WaitingOperation};
 use dalsegno_runtime::{EngineError, GateInput, RunEvent, RunHandle};
-use dalsegno_store::{AcquireError, Body};
+use dalsegno_store::{AcquireError, Body, ReadError, RunFilter};
 use dalsegno_wire::{Answer, Answered, Given as Said, schema};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -142,22 +143,22 @@ pub(crate) async fn give(
     };
     let operation = waits.operation;
     let input = GateInput::to(&waits, answer.into()).by(by);
-    let shared = Arc::clone(shared);
+    let own = Arc::clone(shared);
     let given = async move {
-        match shared.engine.resume(run, vec![input.clone()]).await {
+        match own.engine.resume(run, vec![input.clone()]).await {
             // The answer to a child run is passed on to it.
-            Ok(handle) => Ok(match recorded(&shared, handle, operation).await {
+            Ok(handle) => Ok(match recorded(&own, handle, operation).await {
                 true => Answered::Recorded,
                 false => Answered::PassedOn,
             }),
             Err(EngineError::Acquire(AcquireError::Owned { .. })) => {
-                shared.engine.pass_on(run, vec![input]).await?;
+                own.engine.pass_on(run, vec![input]).await?;
                 Ok(Answered::PassedOn)
             }
             Err(error) => Err(error.into()),
         }
     };
-    let answer = Shared::whole(given).await?;
+    let answer = shared.whole(given).await?;
     Ok(Given { operation: Some(operation), answer, is_replay: false })
 }
 
@@ -186,33 +187,57 @@ fn find(
     }
 }
 
-/// Finds the last answer to an operation, page by page.
+/// Finds the last answer to an operation of a run or of its child runs, page by page.
 async fn last_answer(
     journal: &Journal,
     run: RunId,
     operation: OperationId,
 ) -> Result<Option<Recorded>, Problem> {
-    let mut found = None;
-    let mut from = 0;
-    loop {
-        let records = journal.store().page(run, from, PAGE).await?.into_records()?;
-        let Some(last) = records.last() else { return Ok(found) };
-        from = last.seq + 1;
-        let of_it = records.into_iter().filter(|record| record.operation == Some(operation));
-        let mut answers = of_it.filter_map(|record| match record.body {
-            Body::Answered { answer } => Some(answer),
-            _ => None,
-        });
-        found = answers.next_back().or(found);
+    let (mut runs, mut read) = (vec![run], BTreeSet::new());
+    while let Some(run) = runs.pop() {
+        if !read.insert(run) {
+            continue;
+        }
+        let (mut found, mut from) = (None, 0);
+        loop {
+            let page = match journal.store().page(run, from, PAGE).await {
+                // It is gone.
+                Err(ReadError::UnknownRun { .. } | ReadError::Erased { .. }) => break,
+                page => page?,
+            };
+            let records = page.into_records()?;
+            let Some(last) = records.last() else { break };
+            from = last.seq + 1;
+            for record in records {
+                match record.body {
+                    Body::Answered { answer } if record.operation == Some(operation) => found = Some(answer),
+                    Body::HandedOff { run, .. } => runs.push(run),
+                    _ => {}
+                }
+            }
+        }
+        if found.is_some() {
+            return Ok(found);
+        }
+        let below = RunFilter { parent: Some(run), ..RunFilter::default() };
+        runs.extend(journal.runs(&below).await?.into_iter().map(|child| child.run));
     }
+    Ok(None)
 }
 
 /// Says whether a recorded answer is the one that was given.
 fn is_same(recorded: &Recorded, given: &Said) -> bool {
     match (recorded, given) {
-        (Recorded::Approved { edited: None, .. }, Said::Approve { arguments: None, .. })
-        | (Recorded::Denied { .. }, Said::Deny { .. })
-        | (Recorded::NotDone { .. }, Said::NotHappened {}) => true,
+        (Recorded::Approved { edited, .. }, Said::Approve { arguments, .. }) => {
+            let edited = match edited {
+                Some(Validation::Valid { arguments }) => Some(arguments),
+                _ => None,
+            };
+            edited == arguments.as_ref()
+        }
+        (Recorded::Denied { .. }, Said::Deny { .. }) | (Recorded::NotDone { .. }, Said::NotHappened {}) => {
+            true
+        }
         (Recorded::Given { value, .. } | Recorded::Supplied { value, .. }, Said::Value(given)) => {
             value == given
         }

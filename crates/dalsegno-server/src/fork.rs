@@ -108,7 +108,9 @@ pub(crate) async fn perform(
     known_model(shared, model.as_deref())?;
     let own = Arc::clone(shared);
     // To the end: a run that was begun half-way would be performed by no process.
+    let beginning = shared.hands.begin();
     let forked = shared.costly.complete(access, async move {
+        let _beginning = beginning;
         let at = match at {
             None if set.is_empty() => Some(own.journal().latest(run).await?.state.step().max(1)),
             at => at,

@@ -101,7 +101,18 @@ pub(crate) async fn hold(
 ) -> Result<Pausing, Problem> {
     let run = shared.run(access, id).await?.run;
     let (actor, own) = (access.actor(), Arc::clone(shared));
-    Shared::whole(async move { Ok(own.engine.pause(run, Some(actor), reason).await?) }).await
+    shared
+        .whole(async move {
+            let paused = own.engine.pause(run, Some(actor), reason).await?;
+            // Who had it continue meanwhile may have found it owned by this request.
+            if let Pausing::Requested { run } = &paused
+                && let Ok(handle) = own.engine.resume(*run, Vec::new()).await
+            {
+                own.hands.hold(handle);
+            }
+            Ok(paused)
+        })
+        .await
 }
 
 /// What became of a run that was to be resumed.
@@ -156,20 +167,21 @@ pub(crate) async fn release(
 ) -> Result<(RunId, ResumeState), Problem> {
     let summary = shared.run(access, id).await?;
     let (run, actor, own) = (summary.run, access.actor(), Arc::clone(shared));
-    Shared::whole(async move {
-        let run = match own.engine.unpause(run, Some(actor)).await {
-            Ok(run) => run,
-            Err(EngineError::NotPaused { run }) => run,
-            Err(error) => return Err(error.into()),
-        };
-        match own.engine.resume(run, Vec::new()).await {
-            Ok(handle) => {
-                own.hands.hold(handle);
-                Ok((run, ResumeState::Resumed))
+    shared
+        .whole(async move {
+            let run = match own.engine.unpause(run, Some(actor)).await {
+                Ok(run) => run,
+                Err(EngineError::NotPaused { run }) => run,
+                Err(error) => return Err(error.into()),
+            };
+            match own.engine.resume(run, Vec::new()).await {
+                Ok(handle) => {
+                    own.hands.hold(handle);
+                    Ok((run, ResumeState::Resumed))
+                }
+                Err(EngineError::Acquire(AcquireError::Owned { .. })) => Ok((run, ResumeState::Requested)),
+                Err(error) => Err(error.into()),
             }
-            Err(EngineError::Acquire(AcquireError::Owned { .. })) => Ok((run, ResumeState::Requested)),
-            Err(error) => Err(error.into()),
-        }
-    })
-    .await
+        })
+        .await
 }

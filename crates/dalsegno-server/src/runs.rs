@@ -278,18 +278,19 @@ pub(crate) async fn launch(
         return Err(Problem::stopping());
     }
     let own = Arc::clone(shared);
-    Shared::whole(async move {
-        match own.engine.start(&agent, request, options).await {
-            Ok(mut handle) => {
-                let (run, is_new, latest) = (handle.run(), handle.is_new(), handle.take_begun());
-                own.hands.hold(handle);
-                Ok(Launched { run, is_new, latest })
+    shared
+        .whole(async move {
+            match own.engine.start(&agent, request, options).await {
+                Ok(mut handle) => {
+                    let (run, is_new, latest) = (handle.run(), handle.is_new(), handle.take_begun());
+                    own.hands.hold(handle);
+                    Ok(Launched { run, is_new, latest })
+                }
+                Err(EngineError::AlreadyRunning { run }) => Ok(Launched::of(run, false)),
+                Err(error) => Err(error.into()),
             }
-            Err(EngineError::AlreadyRunning { run }) => Ok(Launched::of(run, false)),
-            Err(error) => Err(error.into()),
-        }
-    })
-    .await
+        })
+        .await
 }
 
 /// The answer to a request that has begun a run.
@@ -470,5 +471,5 @@ pub(crate) async fn end(
 ) -> Result<Cancelled, Problem> {
     let run = shared.run(access, id).await?.run;
     let (actor, own) = (access.actor(), Arc::clone(shared));
-    Shared::whole(async move { Ok(own.engine.cancel(run, Some(actor), reason).await?) }).await
+    shared.whole(async move { Ok(own.engine.cancel(run, Some(actor), reason).await?) }).await
 }

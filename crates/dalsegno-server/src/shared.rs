@@ -85,8 +85,14 @@ impl Shared {
     /// Does something to the end, also when the client that asked for it goes away: a run that was begun half-way would be
     /// performed by no process.
     pub(crate) async fn whole<T: Send + 'static>(
+        &self,
         work: impl Future<Output = Result<T, Problem>> + Send + 'static,
     ) -> Result<T, Problem> {
+        let beginning = self.hands.begin();
+        let work = async move {
+            let _beginning = beginning;
+            work.await
+        };
         match tokio::spawn(work).await {
             Ok(done) => done,
             Err(error) => Err(Problem::defect(&error)),

@@ -118,7 +118,7 @@ pub(crate) async fn replay(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct EraseQuery {
-    /// Also in the runs that hold what this one said: those that continue it in its session, and forks.
+    /// Also in the runs that hold what this one said: those that continue it in its session, forks, and child runs.
     everywhere: Option<bool>,
 }
 
@@ -162,8 +162,9 @@ pub(crate) async fn erase(
 ) -> Result<Json<EraseReceipt>, Problem> {
     let run = shared.run(&access, &id).await?.run;
     let is_everywhere = everywhere.unwrap_or(false);
+    let own = Arc::clone(&shared);
     let erased = async move {
-        let journal = shared.journal();
+        let journal = own.journal();
         // Before anything is erased: the run itself says who continues it.
         let heirs = journal.heirs(run).await?;
         let mut seen = Vec::new();
@@ -186,5 +187,5 @@ pub(crate) async fn erase(
         let (records, files, shared_files) = (erased.records, erased.files, erased.shared_files);
         Ok(EraseReceipt { run_id: run, records, files, shared_files, erased_in, held_by })
     };
-    Ok(Json(Shared::whole(erased).await?))
+    Ok(Json(shared.whole(erased).await?))
 }

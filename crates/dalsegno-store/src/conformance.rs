@@ -127,6 +127,7 @@ macro_rules! conformance_tests {
             an_erased_operation_leaves_the_rest
             a_file_that_others_use_is_not_erased
             a_run_that_goes_on_is_not_erased
+            a_run_that_has_ended_is_not_erased_while_its_process_may_record_more
             a_child_run_is_not_erased_before_its_parent_has_ended
             what_a_run_took_over_outlives_the_run_before_it
             a_run_that_takes_over_what_is_not_there_is_refused

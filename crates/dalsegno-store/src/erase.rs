@@ -48,6 +48,15 @@ pub enum EraseError {
         /// Its parent.
         parent: RunId,
     },
+    /// The run has ended, and its process may still record what an effect did that was under way then.
+    #[error(
+        "run {run} has ended while an effect was under way, and its process has still to record what came of it: wait for that, or, if \
+         the process is gone, resume the run first"
+    )]
+    UnderWay {
+        /// The run.
+        run: RunId,
+    },
     /// The run has no record of this operation.
     #[error("run {run} has no operation {operation}")]
     UnknownOperation {
@@ -80,13 +89,14 @@ pub(crate) struct Kin {
     pub(crate) run: RunId,
     /// Its tenant and its session.
     pub(crate) session: (String, String),
-    pub(crate) is_root: bool,
+    /// The run above it; none for a root run.
+    pub(crate) parent: Option<RunId>,
     /// The run before it; the outer one is none where the content that says so was erased.
     pub(crate) predecessor: Option<Option<RunId>>,
 }
 
-/// The runs that hold content of this one: those that follow it or are forks of it, and theirs. All runs are given in the
-/// order in which they were created, and with each fork the run that it is one of.
+/// The runs that hold content of this one: those that follow it, are forks of it or child runs of it, and theirs. All runs are given in
+/// the order in which they were created, and with each fork the run that it is one of.
 ///
 /// Of a run that was erased nobody knows what it followed, so it is taken for one that followed the root run before it in
 /// its session. It holds nothing itself.
@@ -95,7 +105,7 @@ pub(crate) fn heirs(run: RunId, all: &[Kin], forks: &[(RunId, RunId)]) -> Vec<Ru
     let mut below: BTreeMap<RunId, Vec<RunId>> = BTreeMap::new();
     let mut erased = BTreeSet::new();
     for kin in all {
-        let before = if kin.is_root { last.insert(&kin.session, kin.run) } else { None };
+        let before = if kin.parent.is_none() { last.insert(&kin.session, kin.run) } else { None };
         let source = match kin.predecessor {
             Some(predecessor) => predecessor,
             None => {
@@ -103,7 +113,7 @@ pub(crate) fn heirs(run: RunId, all: &[Kin], forks: &[(RunId, RunId)]) -> Vec<Ru
                 before
             }
         };
-        if let Some(source) = source {
+        for source in source.into_iter().chain(kin.parent) {
             below.entry(source).or_default().push(kin.run);
         }
     }

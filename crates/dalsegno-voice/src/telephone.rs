@@ -244,6 +244,10 @@ impl Telephone {
 
     /// The call is not carried any more. If its run has ended, it ends at the provider as well.
     pub(crate) async fn close(self, session: &dyn ModelSession) {
+        let mut may_be_answered = self.may_be_answered;
+        if let Asking::Now(_, asked, _) | Asking::Later(_, asked, _) = &self.asking {
+            may_be_answered |= matches!(asked.kind, CommandKind::Answer { .. });
+        }
         if let Asking::Now(task, ..) = self.asking {
             task.abort();
         }
@@ -255,6 +259,10 @@ impl Telephone {
             tokio::time::sleep(Duration::from_millis(reconnect_after(attempt))).await;
             match self.endpoint.control(&self.call, &Control::HangUp).await {
                 Err(NoControl::Passing(_) | NoControl::Unknown(_)) => {}
+                // It is answered after that, perhaps.
+                Err(NoControl::Gone(_)) if may_be_answered && attempt + 1 < HANG_UPS => {
+                    tokio::time::sleep(Duration::from_millis(ANSWERED_LATE_MS)).await;
+                }
                 Ok(()) | Err(NoControl::Gone(_)) => return,
                 Err(NoControl::Key(reason) | NoControl::Refused(reason)) => {
                     tracing::error!(call = self.call, %reason, "the call cannot be hung up");

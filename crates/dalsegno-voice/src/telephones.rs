@@ -60,8 +60,6 @@ pub enum Rung {
     Started(Box<RunHandle>),
     /// It was told before, here or to another process.
     Known(RunId),
-    /// It was told before, and its run is being begun here.
-    Begins,
     /// It is rejected with this status of SIP.
     Rejected(u16),
 }
@@ -88,6 +86,8 @@ pub struct Telephones {
     pub(crate) callers: Arc<Callers>,
     /// The calls whose runs are being begun, by line: the same event may come again meanwhile.
     beginning: Mutex<BTreeSet<(String, String)>>,
+    /// The run of a call has been begun, or could not be.
+    begun: watch::Sender<()>,
 }
 
 /// A call whose run is being begun.
@@ -109,6 +109,7 @@ impl<'t> Beginning<'t> {
 impl Drop for Beginning<'_> {
     fn drop(&mut self) {
         self.telephones.beginning().remove(&self.call);
+        self.telephones.begun.send_replace(());
     }
 }
 
@@ -159,7 +160,8 @@ impl Telephones {
         }
         let rejections = Arc::new(Semaphore::new(REJECTIONS));
         let (callers, beginning) = (Arc::default(), Mutex::default());
-        let telephones = Arc::new(Self { lines, rejections, tasks, callers, beginning });
+        let begun = watch::Sender::default();
+        let telephones = Arc::new(Self { lines, rejections, tasks, callers, beginning, begun });
         engine.set_switchboard(Arc::clone(&telephones) as Arc<dyn Switchboard>);
         Ok(telephones)
     }
@@ -222,11 +224,15 @@ impl Telephones {
     ) -> Result<Rung, LineError> {
         let line = self.line(line)?;
         let call = &ringing.call_id;
-        let (conversation, room) = match self.begin(engine, line, ringing, is_stopping).await? {
-            Begun::Known(run) => return Ok(Rung::Known(run)),
-            Begun::Begins => return Ok(Rung::Begins),
-            Begun::Rejected(status) => return Ok(self.reject(line, call, status)),
-            Begun::Here(conversation, room) => (conversation, room),
+        let (conversation, room) = loop {
+            let mut over = self.begun.subscribe();
+            match self.begin(engine, line, ringing, is_stopping).await? {
+                Begun::Known(run) => return Ok(Rung::Known(run)),
+                Begun::Rejected(status) => return Ok(self.reject(line, call, status)),
+                Begun::Here(conversation, room) => break (conversation, room),
+                // Who is told that it is known tells of it no more, so it must be written down before. The sender is its own.
+                Begun::Begins => drop(over.changed().await),
+            }
         };
         let Conversation { handle, news, commands, stay } = *conversation;
         let run = handle.run();

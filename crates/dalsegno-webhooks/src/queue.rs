@@ -88,6 +88,14 @@ impl WebhookStore {
         Ok(endpoints.iter().filter(|one| has_room(one)).map(|one| one.position).min())
     }
 
+    /// The change that the endpoint which is furthest has seen last.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn furthest(&self) -> Result<u64, WebhookError> {
+        Ok(on(&self.connection())?.iter().map(|one| one.position).max().unwrap_or_default())
+    }
+
     /// Takes the changes that follow a place, in their order, and notes what is to be delivered. Taking them again changes nothing.
     ///
     /// # Errors

@@ -62,7 +62,7 @@ pub(crate) struct EraseArgs {
     /// Erase only this operation and those below it: its id, or the first 4 or more digits
     #[arg(long, value_name = "ID")]
     pub(crate) op: Option<String>,
-    /// Also erase the content from every other run that holds it: later runs of the session, and forks
+    /// Also erase the content from every other run that holds it: later runs of the session, forks, and child runs
     #[arg(long, conflicts_with = "op")]
     pub(crate) everywhere: bool,
     /// Erase the content for good; without it, only report what would be erased
@@ -96,5 +96,5 @@ Examples:
 pub(super) const ERASE_EXAMPLES: &str = "\
 Examples:
   dalsegno erase 3fa94c --yes
-  dalsegno erase 3fa94c --everywhere --yes                from the later runs of its session and from forks, too
+  dalsegno erase 3fa94c --everywhere --yes                from later runs of its session, forks and child runs, too
   dalsegno erase 3fa94c --op 81c2 --yes                   only the content of one operation";

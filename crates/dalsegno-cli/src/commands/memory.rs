@@ -249,10 +249,11 @@ async fn unknown(memory: &dyn Memory, scopes: &ScopeSet, name: &str) -> Result<E
 
 async fn export(args: &MemoryExportArgs, context: &mut Context<'_>) -> Result<Exit, Error> {
     let (memory, scopes) = open(&args.scope, context).await?;
-    let writer: Box<dyn Write + Send> = match &args.file {
+    let file = args.file.as_deref().filter(|path| *path != Path::new("-"));
+    let writer: Box<dyn Write + Send> = match file {
         Some(path) => {
             let file = dalsegno_files::create_new(path);
-            let file = file.map_err(|source| Error::Write { path: path.clone(), source })?;
+            let file = file.map_err(|source| Error::Write { path: path.to_owned(), source })?;
             Box::new(BufWriter::new(file))
         }
         // Not through `Output`: the memory writes from a thread of its own.
@@ -265,7 +266,7 @@ async fn export(args: &MemoryExportArgs, context: &mut Context<'_>) -> Result<Ex
             return Ok(Exit::Done);
         }
         Err(error) => {
-            if let Some(path) = &args.file {
+            if let Some(path) = file {
                 // Half an export must not be taken for one; that it may stay does not matter more than the error.
                 let _ = std::fs::remove_file(path);
             }

@@ -340,6 +340,13 @@ fn with_runtime(verb: &Verb, work: impl Future<Output = Result<Exit, Error>>) ->
         builder.enable_io();
     }
     let runtime = builder.build().map_err(|source| Error::Runtime { source })?;
+    #[cfg(unix)]
+    if verb.needs() == Needs::Everything {
+        let _entered = runtime.enter();
+        // A file that may grow no further fails its write, as a full disk does, and does not end the process.
+        let too_large = tokio::signal::unix::SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw());
+        let _ = tokio::signal::unix::signal(too_large);
+    }
     let result = runtime.block_on(work);
     // A thread that still compiles a module must not hold up the end.
     runtime.shutdown_background();

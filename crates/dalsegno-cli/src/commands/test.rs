@@ -49,7 +49,12 @@ pub(super) fn test(args: &TestArgs, context: &mut Context<'_>) -> Result<Exit, E
         Format::Json => context.output.document(&told.document()),
         _ => told.show(context.verbose, args.filters.is_empty(), context.output),
     }
-    Ok(if reports.iter().all(CaseReport::passed) { Exit::Done } else { Exit::Diverged })
+    Ok(match reports.iter().all(CaseReport::passed) {
+        // A name that was mistyped must not pass for cases that pass.
+        _ if chosen == 0 && !args.filters.is_empty() => Exit::BadInput,
+        true => Exit::Done,
+        false => Exit::Diverged,
+    })
 }
 
 /// Tells what is wrong with the files of cases.

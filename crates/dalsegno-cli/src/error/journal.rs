@@ -23,9 +23,9 @@ pub(super) fn history(error: &HistoryError) -> ErrorClass {
             dalsegno_store::EraseError::UnknownRun { .. } => {
                 ErrorClass::new(Exit::BadInput, "unknown_run").with_help(LIST_RUNS)
             }
-            dalsegno_store::EraseError::NotEnded { .. } | dalsegno_store::EraseError::Needed { .. } => {
-                ErrorClass::new(Exit::BadInput, "not_ended")
-            }
+            dalsegno_store::EraseError::NotEnded { .. }
+            | dalsegno_store::EraseError::UnderWay { .. }
+            | dalsegno_store::EraseError::Needed { .. } => ErrorClass::new(Exit::BadInput, "not_ended"),
             dalsegno_store::EraseError::UnknownOperation { .. } => {
                 ErrorClass::new(Exit::BadInput, "unknown_operation")
             }

@@ -28,16 +28,12 @@ pub(crate) struct Chromium {
     _folder: TempDir,
 }
 
-/// Finds the browser; says so where there is none.
-pub(crate) fn found() -> Option<PathBuf> {
+/// Finds the browser.
+pub(crate) fn find() -> Option<PathBuf> {
     let given = std::env::var_os("DALSEGNO_CHROMIUM").map(PathBuf::from);
     let paths = std::env::var_os("PATH").unwrap_or_default();
-    let places = std::env::split_paths(&paths).flat_map(|folder| NAMES.map(|name| folder.join(name)));
-    let found = given.or_else(|| places.into_iter().find(|place| place.is_file()));
-    if found.is_none() {
-        println!("no Chromium is installed: reports and pages are not opened in a browser here");
-    }
-    found
+    let mut places = std::env::split_paths(&paths).flat_map(|folder| NAMES.map(|name| folder.join(name)));
+    given.or_else(|| places.find(|place| place.is_file()))
 }
 
 impl Chromium {

@@ -7,7 +7,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use crate::chromium::{Chromium, found};
+use crate::chromium::{Chromium, find};
 use crate::support::Workspace;
 
 mod chromium;
@@ -24,6 +24,15 @@ mod support;
 
 /// What would act if a page made markup of it.
 const HOSTILE: &str = "<img src=x onerror=\"document.title='taken'\"></script><script>document.title='taken'</script>{{script}}";
+
+/// Finds the browser; says so where there is none.
+fn found() -> Option<PathBuf> {
+    let found = find();
+    if found.is_none() {
+        println!("no Chromium is installed: reports and pages are not opened in a browser here");
+    }
+    found
+}
 
 /// An agent whose model calls a tool, and whose tool says what it was given.
 fn desk(said: &str) -> Workspace {

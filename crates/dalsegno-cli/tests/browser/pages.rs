@@ -6,9 +6,9 @@ use std::thread;
 
 use serde_json::Value;
 
-use crate::chromium::{Chromium, found};
+use crate::chromium::Chromium;
 use crate::support::Workspace;
-use crate::{HOSTILE, desk};
+use crate::{HOSTILE, desk, found};
 
 /// A server process, with the link that it prints.
 pub(crate) struct Served {

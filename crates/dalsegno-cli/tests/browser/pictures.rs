@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::chromium::found;
+use crate::found;
 use crate::pages::{Served, guarded, operator};
 
 #[test]

@@ -132,7 +132,7 @@ answer_matches = "^1 known"
         0,
         &["passed  it is known", "memory.search", "says 1 known of b"],
     );
-    expect(&workspace, &["nothing of the kind"], 0, &["no case has such a name"]);
+    expect(&workspace, &["nothing of the kind"], 2, &["no case has such a name"]);
     assert!(!workspace.path(".dalsegno").exists());
 }
 

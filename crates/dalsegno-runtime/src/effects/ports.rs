@@ -112,7 +112,11 @@ impl Ports {
     pub(crate) async fn release(&self, lease: Lease) -> Result<(), RunFailure> {
         let run = lease.run();
         let failed = |source| RunFailure::Append { run, source };
-        let Err(mut source) = self.store().release(lease).await else { return Ok(()) };
+        let mut source = match self.store().release(lease).await {
+            // A run that has ended may be deleted before its process gives it back.
+            Ok(()) | Err(AppendError::UnknownRun { .. }) => return Ok(()),
+            Err(source) => source,
+        };
         for _ in 0..RELEASES {
             match &source {
                 AppendError::Storage(error) if error.is_passing() => tokio::time::sleep(PAUSE).await,

@@ -58,20 +58,12 @@ pub(crate) async fn perform(
     within: Within,
     mut stop: watch::Receiver<Stop>,
 ) -> Below {
-    let answers = context.take_answers(operation);
-    let start = |answers| context.runs.start_child(&context, operation, &call, &within, answers);
-    let mut child = start(answers.clone()).await;
+    let start = || context.runs.start_child(&context, operation, &call, &within);
+    let mut child = start().await;
     while child.as_ref().is_err_and(EngineError::is_passing) && *stop.borrow() == Stop::Go {
         // Of a store that cannot be read or written now, the child run knows nothing.
         tokio::time::sleep(PAUSE).await;
-        child = start(answers.clone()).await;
-    }
-    if let Err(EngineError::Answer { message, .. }) = &child
-        && has_ended(&context, operation).await
-    {
-        // Something else ended it meanwhile, and its end is what its parent waits for.
-        tracing::info!(run = %context.run, %operation, message, "an answer came too late");
-        child = start(Vec::new()).await;
+        child = start().await;
     }
     let child = match child {
         Ok(child) => child,
@@ -124,11 +116,6 @@ async fn used_before(journal: &Journal, first: RunId, report: &RunReport) -> Res
         run = successor_run(run);
     }
     Ok(usage)
-}
-
-async fn has_ended(context: &RunContext, operation: OperationId) -> bool {
-    let summary = context.ports.journal.last_in_line(child_run(operation)).await;
-    summary.is_ok_and(|summary| summary.status.is_end())
 }
 
 fn over(report: RunReport, before: Usage) -> Below {

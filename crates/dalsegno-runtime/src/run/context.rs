@@ -1,7 +1,7 @@
 //! What a run is performed in, and what it asks of those who start and end other runs.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use dalsegno_core::{
@@ -29,7 +29,7 @@ use crate::request::kept_secrets;
 use crate::run::bound::Bound;
 use crate::run::declared::{Asker, OfUser};
 use crate::run::files::ReturnedFiles;
-use crate::run::handle::{GateInput, RunEvent, RunHandle};
+use crate::run::handle::{RunEvent, RunHandle};
 use crate::run::tasks::Announcements;
 
 /// Events that a slow reader may fall behind before it misses some.
@@ -45,7 +45,6 @@ pub(crate) trait Runs: Send + Sync {
         operation: OperationId,
         call: &AgentCall,
         within: &Within,
-        answers: Vec<GateInput>,
     ) -> Result<RunHandle, EngineError>;
 
     /// Ends a child run whose operation is given up, or tells the process that performs it to.
@@ -107,8 +106,6 @@ pub(crate) struct RunContext {
     pub(crate) ports: Arc<Ports>,
     /// Those who start and end other runs.
     pub(crate) runs: Arc<dyn Runs>,
-    /// Answers for child runs, by the operation below which they run; each is passed on once.
-    pub(crate) child_answers: Mutex<BTreeMap<OperationId, Vec<GateInput>>>,
     pub(crate) bindings: Arc<Bindings>,
     pub(crate) sessions: Sessions,
     pub(crate) config: Arc<AgentConfig>,
@@ -157,16 +154,6 @@ impl Heritage {
 }
 
 impl RunContext {
-    /// Keeps answers for child runs until these go on.
-    pub(crate) fn answer_children(&self, answers: BTreeMap<OperationId, Vec<GateInput>>) {
-        *self.child_answers.lock().unwrap_or_else(PoisonError::into_inner) = answers;
-    }
-
-    pub(crate) fn take_answers(&self, operation: OperationId) -> Vec<GateInput> {
-        let mut answers = self.child_answers.lock().unwrap_or_else(PoisonError::into_inner);
-        answers.remove(&operation).unwrap_or_default()
-    }
-
     /// A document that the run began with, as it asks for something on behalf of this user.
     pub(crate) fn asker(&self, document: &ToolDocument, user: &Value) -> Asker {
         Asker {
@@ -296,7 +283,6 @@ impl Engine {
             tenant: tenant.to_owned(),
             ports: Arc::clone(self.ports()),
             runs: Arc::new(self.clone()),
-            child_answers: Mutex::default(),
             bindings: Arc::clone(self.bindings()),
             sessions: Sessions::default(),
             toolbox: Arc::new(config.tools.clone()),

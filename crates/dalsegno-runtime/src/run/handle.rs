@@ -195,7 +195,8 @@ pub enum Pausing {
         /// The run.
         run: RunId,
     },
-    /// Another task or process performs the run, and pauses it when what is under way has finished.
+    /// Another task or process performs the run, and pauses it when what is under way has finished; or it was told to continue right
+    /// after it stood still, and is to be resumed.
     Requested {
         /// The run.
         run: RunId,

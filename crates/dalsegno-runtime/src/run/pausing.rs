@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use dalsegno_core::RunId;
 use dalsegno_history::HistoryError;
-use dalsegno_store::{AcquireError, Message, PostError, ReadError, RunStatus, RunSummary, Waiting};
+use dalsegno_store::{AcquireError, Body, Message, PostError, ReadError, RunStatus, RunSummary, Waiting};
 
 use crate::engine::Engine;
 use crate::error::EngineError;
-use crate::run::handle::{Pausing, RunEnd};
+use crate::run::handle::{Pausing, RunEnd, RunEvent};
 
 /// The pause before a child run is told again because the store could not be read or written.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -31,15 +31,17 @@ impl Engine {
             self.bindings().secrets().text(text);
         }
         loop {
-            let summary = self.own_last_in_line(run).await?;
-            let run = summary.run;
+            let run = self.own_last_in_line(run).await?.run;
+            let (summary, is_wanted) = self.pause_of(run).await?;
+            if summary.status == RunStatus::HandedOff {
+                continue;
+            }
             if summary.status.is_end() {
                 return Err(EngineError::Ended { run, status: summary.status });
             }
             if self.journal().asked(run).await?.surface.is_some() {
                 return Err(EngineError::PausedCall { run });
             }
-            let is_wanted = self.is_to_stand_still(&summary).await?;
             if is_wanted && summary.waiting.contains(&Waiting::Paused) {
                 return Ok(Pausing::Paused { run });
             }
@@ -51,7 +53,7 @@ impl Engine {
                 }
             }
             // Boxed: what follows from it is large.
-            let handle = match Box::pin(self.take_open(run, Vec::new(), true)).await {
+            let mut handle = match Box::pin(self.take_open(run, Vec::new(), true)).await {
                 Ok(Some(handle)) => handle,
                 // It ended meanwhile.
                 Ok(None) => continue,
@@ -60,6 +62,13 @@ impl Engine {
                 }
                 Err(error) => return Err(error),
             };
+            while let Some(event) = handle.next_event().await {
+                // From here on it is left: where it is told to continue right then, that is written down, and another task performs it.
+                if matches!(event, RunEvent::Recorded { record, .. } if matches!(record.body, Body::Paused { .. }))
+                {
+                    handle.interrupt();
+                }
+            }
             let report = handle.finish().await?;
             return Ok(match report.end {
                 RunEnd::Paused { .. } => Pausing::Paused { run: report.run },
@@ -78,12 +87,15 @@ impl Engine {
         let mut by = by;
         by.iter_mut().for_each(|by| self.bindings().secrets().text(by));
         loop {
-            let summary = self.own_last_in_line(run).await?;
-            let run = summary.run;
+            let run = self.own_last_in_line(run).await?.run;
+            let (summary, is_wanted) = self.pause_of(run).await?;
+            if summary.status == RunStatus::HandedOff {
+                continue;
+            }
             if summary.status.is_end() {
                 return Err(EngineError::Ended { run, status: summary.status });
             }
-            if !self.is_to_stand_still(&summary).await? {
+            if !is_wanted {
                 return Err(EngineError::NotPaused { run });
             }
             match self.store().post(run, Message::Continue { by: by.clone() }).await {
@@ -98,16 +110,21 @@ impl Engine {
     /// # Errors
     /// When there is no such run, or the journal cannot be read.
     pub async fn is_paused(&self, run: RunId) -> Result<bool, EngineError> {
-        let summary = self.journal().last_in_line(run).await?;
-        Ok(!summary.status.is_end() && self.is_to_stand_still(&summary).await?)
+        let run = self.journal().last_in_line(run).await?.run;
+        let (summary, is_wanted) = self.pause_of(run).await?;
+        Ok(!summary.status.is_end() && is_wanted)
     }
 
-    async fn is_to_stand_still(&self, summary: &RunSummary) -> Result<bool, ReadError> {
-        let messages = self.store().inbox(summary.run).await?;
-        Ok(match last_word(&messages) {
+    /// A run's line in the listing, and whether the run is to stand still.
+    async fn pause_of(&self, run: RunId) -> Result<(RunSummary, bool), ReadError> {
+        // In this order: who takes a word out of the inbox has written down what comes of it.
+        let messages = self.store().inbox(run).await?;
+        let summary = self.store().summary(run).await?;
+        let is_wanted = match last_word(&messages) {
             Some(word) => matches!(word, Message::Pause { .. }),
             None => summary.waiting.contains(&Waiting::Paused),
-        })
+        };
+        Ok((summary, is_wanted))
     }
 
     /// Tells a child run what the run above it was told: to stand still, or to continue. One that has not begun, has ended, or
@@ -115,10 +132,11 @@ impl Engine {
     pub(crate) async fn pass_word(&self, child: RunId, word: &Message) {
         loop {
             let told = async {
-                let summary = self.journal().last_in_line(child).await?;
+                let last = self.journal().last_in_line(child).await?.run;
+                let (summary, is_wanted) = self.pause_of(last).await?;
                 let pauses = matches!(word, Message::Pause { .. });
-                if !summary.status.is_end() && self.is_to_stand_still(&summary).await? != pauses {
-                    self.store().post(summary.run, word.clone()).await?;
+                if !summary.status.is_end() && is_wanted != pauses {
+                    self.store().post(last, word.clone()).await?;
                 }
                 Ok::<_, EngineError>(())
             };

@@ -135,34 +135,38 @@ impl Engine {
         let (own, below) = self.sort(run, fold.state(), answers).await?;
         let expired = self.expired(&config, fold.state(), &fold.progress);
         let own = answers::check(run, &config, fold.state(), &expired, own)?;
-        let mut passed: Vec<PassedOn> = Vec::new();
-        let secrets = self.bindings().secrets();
-        let mut add = |to, seen, progress: &BTreeMap<OperationId, Progress>, answers: Vec<_>| {
-            for (operation, mut answer) in answers {
-                secrets.scrub_answer(&mut answer);
-                let attempts = progress.get(&operation).map_or(0, |progress| progress.attempts);
-                passed.push(PassedOn { to, seen, operation, attempts, answer });
-            }
-        };
-        add(run, summary.records, &fold.progress, own);
-        let descendants = self.journal().descendants(run, fold.state()).await?;
-        for input in below.into_values().flatten() {
-            let waits = |one: &&Descendant| {
-                waiting(one.run, &one.state).iter().any(|waits| Some(waits.operation) == input.operation)
-            };
-            let Some(child) = descendants.iter().find(waits) else { continue };
-            let expired = self.expired(&child.config, &child.state, &child.progress);
-            let answers = answers::check(child.run, &child.config, &child.state, &expired, vec![input])?;
-            add(child.run, child.records, &child.progress, answers);
-        }
-        let below = passed.iter().any(|one| one.to != run);
-        for one in passed {
+        for one in self.addressed(run, summary.records, &fold.progress, own) {
             self.pass_on_one(one).await?;
         }
-        if below {
-            self.store().post(run, Message::Look).await?;
+        self.pass_down(run, below).await
+    }
+
+    /// Answers to a run, as they are posted: without secrets.
+    fn addressed(
+        &self,
+        to: RunId,
+        seen: u64,
+        progress: &BTreeMap<OperationId, Progress>,
+        answers: Vec<(OperationId, Answer)>,
+    ) -> Vec<PassedOn> {
+        let of = |(operation, mut answer): (OperationId, Answer)| {
+            self.bindings().secrets().scrub_answer(&mut answer);
+            let attempts = progress.get(&operation).map_or(0, |progress| progress.attempts);
+            PassedOn { to, seen, operation, attempts, answer }
+        };
+        answers.into_iter().map(of).collect()
+    }
+
+    /// Posts answers to the child runs of a run, each of which takes its own from its inbox: now, when it continues, or in the
+    /// process that performs it. The run is told to look, so that it takes up those that no process performs.
+    async fn pass_down(&self, run: RunId, below: Vec<PassedOn>) -> Result<(), EngineError> {
+        if below.is_empty() {
+            return Ok(());
         }
-        Ok(())
+        for one in below {
+            self.pass_on_one(one).await?;
+        }
+        Ok(self.store().post(run, Message::Look).await?)
     }
 
     /// Passes an answer on, unless the same one is there already. The first answer counts: who gave another one learns of it here,
@@ -308,7 +312,7 @@ impl Engine {
         }
         let watches = self.watches_of(summary, &config, fold.state()).await?;
         let (context, events) = self.context(run, config, &Surroundings::of(summary, &fold), None)?;
-        context.answer_children(below);
+        self.pass_down(run, below).await?;
         tracing::debug!(%run, records = lease.next_seq(), answers = answers.len(), "taking a run over");
         Ok(Taken { context, events, fold, watches, answers, messages })
     }
@@ -336,16 +340,14 @@ impl Engine {
         Ok(watches)
     }
 
-    /// Sorts answers into the run's own and those of its child runs, by the operation below which these run. The latter
-    /// are checked here, before anything is recorded.
+    /// Sorts answers into the run's own and those of its child runs. The latter are checked here, before anything is recorded.
     async fn sort(
         &self,
         run: RunId,
         state: &AgentState,
         inputs: Vec<GateInput>,
-    ) -> Result<(Vec<GateInput>, BTreeMap<OperationId, Vec<GateInput>>), EngineError> {
-        let mut own = Vec::new();
-        let mut below: BTreeMap<OperationId, Vec<GateInput>> = BTreeMap::new();
+    ) -> Result<(Vec<GateInput>, Vec<PassedOn>), EngineError> {
+        let (mut own, mut below) = (Vec::new(), Vec::new());
         if inputs.is_empty() {
             return Ok((own, below));
         }
@@ -369,15 +371,15 @@ impl Engine {
             match found {
                 Some((descendant, operation)) => {
                     input.operation = Some(*operation);
-                    below.entry(descendant.via).or_default().push(input.clone());
                     by_run.entry(descendant.run).or_insert((*descendant, Vec::new())).1.push(input);
                 }
                 None => own.push(input),
             }
         }
-        for (descendant, inputs) in by_run.into_values() {
-            let expired = self.expired(&descendant.config, &descendant.state, &descendant.progress);
-            answers::check(descendant.run, &descendant.config, &descendant.state, &expired, inputs)?;
+        for (child, inputs) in by_run.into_values() {
+            let expired = self.expired(&child.config, &child.state, &child.progress);
+            let answers = answers::check(child.run, &child.config, &child.state, &expired, inputs)?;
+            below.extend(self.addressed(child.run, child.records, &child.progress, answers));
         }
         Ok((own, below))
     }

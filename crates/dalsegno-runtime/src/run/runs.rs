@@ -12,7 +12,7 @@ use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::run::context::{DocumentCall, GivenUp, OfCall, Prepared, RunContext, Runs, Within};
 use crate::run::engine_tools::EngineTool;
-use crate::run::handle::{GateInput, RunHandle};
+use crate::run::handle::RunHandle;
 use crate::trial::Behalf;
 
 #[async_trait]
@@ -23,9 +23,8 @@ impl Runs for Engine {
         operation: OperationId,
         call: &AgentCall,
         within: &Within,
-        answers: Vec<GateInput>,
     ) -> Result<RunHandle, EngineError> {
-        Self::start_child(self, context, operation, call, within, answers).await
+        Self::start_child(self, context, operation, call, within).await
     }
 
     async fn give_up_child(&self, child: RunId, by: Option<String>, reason: Option<String>) -> GivenUp {

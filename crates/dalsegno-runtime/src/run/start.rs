@@ -24,7 +24,7 @@ use crate::request;
 use crate::run::context::{Heritage, Prepared, RunContext, Surroundings, Within};
 use crate::run::converse::Line;
 use crate::run::driver::{Driver, Successor};
-use crate::run::handle::{GateInput, RunEnd, RunEvent, RunHandle, RunReport, Stop};
+use crate::run::handle::{RunEnd, RunEvent, RunHandle, RunReport, Stop};
 
 /// How a run is started.
 #[derive(Debug, Clone, Default)]
@@ -190,7 +190,9 @@ impl Engine {
         self.know_secrets(&request.tenant, &Value::Null).await?;
         // Only an agent hands over.
         request.handoff = None;
-        // What is asked is written down: a secret that somebody typed is not.
+        // What is asked is written down: a secret that a person typed is not, nor one that came with the request, wherever else in it
+        // it stands.
+        request::keep_secrets(self.ports(), run, &mut request).await?;
         let secrets = self.bindings().secrets();
         secrets.request(&mut request);
         for (what, name) in [("session", &options.session), ("key", &options.key)] {
@@ -198,7 +200,6 @@ impl Engine {
                 return Err(EngineError::SecretName { what });
             }
         }
-        request::keep_secrets(self.ports(), run, &mut request).await?;
         let mut blobs = Vec::with_capacity(options.attachments.len());
         for NewAttachment { name, media_type, bytes } in options.attachments {
             let digest = digest_bytes(&bytes);
@@ -291,7 +292,15 @@ impl Engine {
             let records = prepared.new.records.clone();
             match self.store().create(prepared.new.clone()).await {
                 Ok(Created::New(lease)) => break (lease, origin, records),
-                Ok(Created::Existing(run)) => return self.resume_existing(run, line).await,
+                Ok(Created::Existing(known)) => {
+                    let is_call = line.is_some();
+                    let mut handle = self.resume_existing(known, line).await?;
+                    if !is_call {
+                        // The same start has the same answer, whichever run the first one has handed over to.
+                        handle.run = known;
+                    }
+                    return Ok(handle);
+                }
                 // While this start was prepared another run of the session began and ended: it is followed instead.
                 // Or the one that was to be followed was erased.
                 Err(CreateError::Overtaken { last, .. }) if overtaken < OVERTAKEN_MAX => {
@@ -464,12 +473,11 @@ impl Engine {
         operation: OperationId,
         call: &'a AgentCall,
         within: &'a Within,
-        answers: Vec<GateInput>,
     ) -> Pin<Box<dyn Future<Output = Result<RunHandle, EngineError>> + Send + 'a>> {
         Box::pin(async move {
             let run = child_run(operation);
             if let Some(known) = self.journal().known(run).await? {
-                return self.take_up(known.run, answers, false).await;
+                return self.take_up(known.run, Vec::new(), false).await;
             }
             let heritage = context.heritage().await?;
             let depth = heritage.depth + 1;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use dalsegno_core::{AgentRequest, EffectClass, RunErrorCode, Status};
+use dalsegno_core::{AgentRequest, EffectClass, OperationId, RunErrorCode, Status};
 use dalsegno_runtime::{
     Cancelled, EngineError, GateInput, Received, RunEnd, RunFailure, Settlement, StartOptions, WorkerOptions,
 };
@@ -276,6 +276,75 @@ async fn a_child_that_another_process_performs_is_waited_for() {
     let report = world.resume(report.run, None).await;
     assert_eq!(answer(&report), "done 1");
     assert_eq!(world.count("local.slow"), 1);
+}
+
+#[tokio::test]
+async fn an_answer_through_the_parent_reaches_a_child_that_another_process_performs() {
+    let world = World::new("[[steps]]\nid = \"child\"\nagent = \"child\"\n[[steps]]\nrespond = \"{{steps.child}}\"\n")
+        .agent(
+            "child",
+            "[tools]\nallow = [\"*\"]\napprove = [\"local.write\"]\n[[steps]]\nask = \"go on?\"\n[[steps]]\nparallel = [\n\
+             { id = \"slow\", tool = \"local.slow\", with = { n = 1 } },\n{ id = \"it\", tool = \"local.write\", with = { n = 2 } },\n]\n\
+             [[steps]]\nrespond = \"done {{steps.it.n}}\"\n",
+        )
+        .tool("local.slow", EffectClass::Unsafe, Behaviour::Slow(2_000))
+        .tool("local.write", EffectClass::Unsafe, Behaviour::Echo);
+    let report = world.run("go").await;
+    let child = waits(&report)[0].run;
+    let other = world.engine().await;
+    let performed =
+        other.resume(child, vec![to(None, Settlement::Give { value: json!("yes") })]).await.unwrap();
+    while world.count("local.slow") == 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let here = world.engine().await;
+    let gate = here.journal().latest(child).await.unwrap().waiting[0].operation;
+    let parent = here.resume(report.run, vec![to(Some(gate), Settlement::approve())]).await.unwrap();
+    let suspended = parent.finish().await.unwrap();
+    assert!(matches!(suspended.end, RunEnd::Suspended { .. }), "{suspended:?}");
+    performed.finish().await.unwrap();
+    assert_eq!(world.count("local.write"), 1);
+    assert_eq!(answer(&world.resume(report.run, None).await), "done 2");
+}
+
+#[tokio::test]
+async fn an_answer_through_the_parent_that_contradicts_another_one_is_refused() {
+    let world = family();
+    let report = world.run("hello").await;
+    let waiting = &waits(&report)[0];
+    let engine = world.engine().await;
+    let gate = Some(waiting.operation);
+    engine.pass_on(waiting.run, vec![to(gate, Settlement::Deny { reason: None })]).await.unwrap();
+    let refused = engine.resume(report.run, vec![to(gate, Settlement::approve())]).await.unwrap_err();
+    assert!(matches!(refused, EngineError::Answer { is_late: true, .. }), "{refused}");
+    // The first one counts.
+    let report = world.resume(report.run, None).await;
+    assert!(
+        matches!(&report.end, RunEnd::Ended(response) if response.status == Status::Failed),
+        "{report:?}"
+    );
+    assert_eq!(world.count("local.write"), 0);
+}
+
+fn to(operation: Option<OperationId>, settlement: Settlement) -> GateInput {
+    GateInput { operation, seen: None, settlement, by: None }
+}
+
+#[tokio::test]
+async fn the_same_start_has_the_same_run_after_a_handoff() {
+    let world = World::new("[[steps]]\nhandoff = \"b\"\n").agent("b", "[[steps]]\nask = \"how many?\"\n");
+    let engine = world.engine().await;
+    let start = || {
+        let options = StartOptions { key: Some("k".to_owned()), ..StartOptions::default() };
+        let (agent, engine) = ("a".parse().unwrap(), &engine);
+        async move { engine.start(&agent, AgentRequest::text("help"), options).await.unwrap() }
+    };
+    let first = start().await;
+    let run = first.run();
+    assert_ne!(first.finish().await.unwrap().run, run);
+    let again = start().await;
+    assert_eq!((again.run(), again.is_new()), (run, false));
+    assert_ne!(again.finish().await.unwrap().run, run);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -119,6 +119,23 @@ async fn a_paused_run_takes_answers_and_acts_on_them_when_it_continues() {
 }
 
 #[tokio::test]
+async fn an_answer_to_a_child_of_a_paused_run_is_kept_until_it_continues() {
+    let world = World::new(
+        "[[steps]]\nid = \"child\"\nagent = \"child\"\n[[steps]]\nrespond = \"{{steps.child}}\"\n",
+    )
+    .agent(
+        "child",
+        "[[steps]]\nid = \"it\"\nask = \"how many?\"\n[[steps]]\nrespond = \"{{steps.it}} then\"\n",
+    );
+    let run = world.run("go").await.run;
+    pause(&world, run).await;
+    let report = world.resume(run, Some(Settlement::Give { value: "3".into() })).await;
+    assert!(is_paused(&report, "ada", "an audit"), "{report:?}");
+    world.engine().await.unpause(run, None).await.unwrap();
+    assert_eq!(answer(&world.resume(run, None).await), "3 then");
+}
+
+#[tokio::test]
 async fn a_timer_of_a_paused_run_fires_when_it_continues() {
     let world = World::new("[[steps]]\nwait = \"40s\"\n[[steps]]\nrespond = \"late\"\n");
     let run = world.run("go").await.run;

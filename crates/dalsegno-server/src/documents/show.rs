@@ -114,11 +114,12 @@ pub(crate) async fn in_use(
 ) -> Result<Result<ShownDocument, DocumentFailure>, Problem> {
     let turn = shared.turns.of(access).await;
     let (engine, id) = (shared.engine.clone(), id.clone());
-    Shared::whole(async move {
-        let _turn = turn;
-        Ok(engine.document(&id).await)
-    })
-    .await
+    shared
+        .whole(async move {
+            let _turn = turn;
+            Ok(engine.document(&id).await)
+        })
+        .await
 }
 
 /// The text of one version.

@@ -155,7 +155,7 @@ pub(crate) async fn perform(
     };
     let options = TrialOptions { tenant, user, owner: Some(owner) };
     let engine = shared.engine.clone();
-    let tried = Shared::whole(async move {
+    let tried = shared.whole(async move {
         Ok(match (live, recording) {
             (true, _) => engine.try_tool(&toolkit, &tool, &params, &options).await,
             (false, recording) => {

@@ -121,11 +121,12 @@ pub(crate) async fn change(
     let change = DocumentChange { id: id.clone(), text, expected, by, may_set_terms };
     let turn = shared.turns.of(access).await;
     let engine = shared.engine.clone();
-    Shared::whole(async move {
-        let _turn = turn;
-        Ok(engine.change_document(change).await)
-    })
-    .await
+    shared
+        .whole(async move {
+            let _turn = turn;
+            Ok(engine.change_document(change).await)
+        })
+        .await
 }
 
 /// Checks a text in the place of a document. The turn ends with the work, and not when the client gives up.
@@ -137,11 +138,12 @@ pub(crate) async fn judge(
 ) -> Result<Result<DocumentCheck, DocumentFailure>, Problem> {
     let turn = shared.turns.of(access).await;
     let (engine, id) = (shared.engine.clone(), id.clone());
-    Shared::whole(async move {
-        let _turn = turn;
-        Ok(engine.check_document(&id, Some(text)).await)
-    })
-    .await
+    shared
+        .whole(async move {
+            let _turn = turn;
+            Ok(engine.check_document(&id, Some(text)).await)
+        })
+        .await
 }
 
 /// Reads the text of a document.

@@ -141,21 +141,22 @@ pub(super) async fn answer(
 
 async fn ask(shared: &Arc<Shared>, line: String, ringing: Ringing) -> Result<Answer, Problem> {
     let own = Arc::clone(shared);
-    Shared::whole(async move {
-        match own.telephones.answer(&own.engine, &line, &ringing, own.is_stopping()).await {
-            Ok((answer, handle)) => {
-                if let Some(handle) = handle {
-                    own.hands.hold(*handle);
+    shared
+        .whole(async move {
+            match own.telephones.answer(&own.engine, &line, &ringing, own.is_stopping()).await {
+                Ok((answer, handle)) => {
+                    if let Some(handle) = handle {
+                        own.hands.hold(*handle);
+                    }
+                    Ok(answer)
                 }
-                Ok(answer)
+                Err(error) => {
+                    tracing::error!(line, %error, "a carrier asks about a call that cannot be written down");
+                    Ok(Answer::Unavailable)
+                }
             }
-            Err(error) => {
-                tracing::error!(line, %error, "a carrier asks about a call that cannot be written down");
-                Ok(Answer::Unavailable)
-            }
-        }
-    })
-    .await
+        })
+        .await
 }
 
 /// An address of a party as a carrier writes it, in the form of a header of SIP: it may be a bare number.

@@ -196,24 +196,25 @@ fn incoming(body: &[u8], surface: Option<&LineSurface>) -> Result<Option<Ringing
 
 async fn take(shared: &Arc<Shared>, line: String, ringing: Ringing) -> Result<&'static str, Problem> {
     let own = Arc::clone(shared);
-    Shared::whole(async move {
-        let rung = own.telephones.ring(&own.engine, &line, &ringing, own.is_stopping()).await;
-        match rung {
-            Ok(Rung::Started(handle)) => {
-                let is_new = handle.is_new();
-                own.hands.hold(*handle);
-                Ok(if is_new { "started" } else { "known" })
+    shared
+        .whole(async move {
+            let rung = own.telephones.ring(&own.engine, &line, &ringing, own.is_stopping()).await;
+            match rung {
+                Ok(Rung::Started(handle)) => {
+                    let is_new = handle.is_new();
+                    own.hands.hold(*handle);
+                    Ok(if is_new { "started" } else { "known" })
+                }
+                Ok(Rung::Known(_)) => Ok("known"),
+                Ok(Rung::Rejected(_)) => Ok("rejected"),
+                Err(error) => {
+                    tracing::error!(line, %error, "a telephone rings, and its call cannot be written down");
+                    let detail = "the call cannot be taken now";
+                    Err(Problem::new(Code::Unavailable, detail, "send the event again later").retry_after(1))
+                }
             }
-            Ok(Rung::Known(_) | Rung::Begins) => Ok("known"),
-            Ok(Rung::Rejected(_)) => Ok("rejected"),
-            Err(error) => {
-                tracing::error!(line, %error, "a telephone rings, and its call cannot be written down");
-                let detail = "the call cannot be taken now";
-                Err(Problem::new(Code::Unavailable, detail, "send the event again later").retry_after(1))
-            }
-        }
-    })
-    .await
+        })
+        .await
 }
 
 /// The one answer to a webhook that proves nothing: it does not say what is wrong.

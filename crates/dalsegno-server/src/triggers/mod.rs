@@ -223,17 +223,18 @@ async fn take(
     let start_key = Some(format!("trigger→{name}→{id}"));
     let options = StartOptions { key: start_key, session: begun.session, ..StartOptions::default() };
     let (own, agent) = (Arc::clone(shared), trigger.agent.value.clone());
-    Shared::whole(async move {
-        match own.engine.start(&agent, request, options).await {
-            Ok(handle) => {
-                let (run, is_new) = (handle.run(), handle.is_new());
-                own.hands.hold(handle);
-                Ok(if is_new { Taken::Started(run) } else { Taken::Again(run) })
+    shared
+        .whole(async move {
+            match own.engine.start(&agent, request, options).await {
+                Ok(handle) => {
+                    let (run, is_new) = (handle.run(), handle.is_new());
+                    own.hands.hold(handle);
+                    Ok(if is_new { Taken::Started(run) } else { Taken::Again(run) })
+                }
+                Err(error) => started_before(error).map(Taken::Again),
             }
-            Err(error) => started_before(error).map(Taken::Again),
-        }
-    })
-    .await
+        })
+        .await
 }
 
 /// The run of a delivery that was here before: its id names it, also where the trigger says something else of it by now.

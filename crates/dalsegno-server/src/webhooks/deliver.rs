@@ -162,8 +162,11 @@ impl Round {
             let Some(after) = webhooks.call(WebhookStore::place).await? else { return Ok(false) };
             let changes = store.changed(after, AT_ONCE).await?;
             if changes.is_empty() {
+                // In this order: no endpoint has seen a change that the journal does not have. One that lags behind hides how far the
+                // others are.
+                let furthest = webhooks.call(WebhookStore::furthest).await?;
                 let latest = store.last_change().await?;
-                if after > latest && webhooks.call(move |store| store.rewind(latest)).await? {
+                if furthest > latest && webhooks.call(move |store| store.rewind(latest)).await? {
                     tracing::warn!("the journal is an earlier copy: webhooks continue at its latest change");
                 }
                 return Ok(true);

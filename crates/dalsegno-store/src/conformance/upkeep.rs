@@ -325,6 +325,30 @@ pub async fn a_run_that_goes_on_is_not_erased<S: Store>(new: impl Fn() -> S) {
 }
 
 /// The title says it.
+pub async fn a_run_that_has_ended_is_not_erased_while_its_process_may_record_more<S: Store>(
+    new: impl Fn() -> S,
+) {
+    let (store, owner) = (new(), Owner::in_process());
+    let mut lease = create(&store, new_run(1, &owner)).await;
+    let operation = OperationId::from_bytes([1; 16]);
+    let late = |time, open| {
+        let outcome = Outcome::Failed(Failure::new(FailureCode::Indeterminate, "nobody knows"));
+        NewRecord::of(at(time), operation, Body::Late { outcome, open, by: None })
+    };
+    let end = NewRecord::new(at(50), Body::Cancelled { response: response(Status::Cancelled) });
+    store.append(&mut lease, vec![end, late(50, 1), late(50, 2)]).await.unwrap();
+    let error = store.erase(run_id(1), None).await.unwrap_err();
+    assert!(matches!(error, EraseError::UnderWay { .. }), "{error}");
+    // What it records meanwhile is read.
+    store.append(&mut lease, vec![late(60, 1)]).await.unwrap();
+    assert_eq!(store.read(run_id(1), 0).await.unwrap().len(), 5);
+    // What stays in doubt when it is given back is recorded by nobody but a person.
+    store.release(lease).await.unwrap();
+    store.erase(run_id(1), None).await.unwrap();
+    assert!(matches!(store.read(run_id(1), 0).await, Err(ReadError::Erased { .. })));
+}
+
+/// The title says it.
 pub async fn a_child_run_is_not_erased_before_its_parent_has_ended<S: Store>(new: impl Fn() -> S) {
     let (store, owner) = (new(), Owner::in_process());
     let mut parent = create(&store, new_run(1, &owner)).await;
@@ -648,6 +672,9 @@ pub async fn the_runs_that_hold_content_of_another_are_found<S: Store>(new: impl
     assert_eq!(heirs(2).await, [3, 4, 5].map(run_id));
     assert_eq!(heirs(4).await, [5].map(run_id));
     assert_eq!((heirs(3).await, heirs(6).await), (vec![], vec![]));
+    // A child run was asked something in the words of the run above it.
+    ended(&store, child_of(new_run(7, &owner), run_id(6)), 10).await;
+    assert_eq!((heirs(6).await, heirs(7).await), (vec![run_id(7)], vec![]));
     // One that was erased holds nothing, and those after it hold what it took over.
     store.erase(run_id(2), None).await.unwrap();
     assert_eq!(heirs(1).await, [3, 4, 5].map(run_id));

@@ -13,7 +13,7 @@ use crate::owner::{Owner, Witness};
 use crate::record::{Body, RecordKind};
 use crate::run::RunStatus;
 use crate::shares::deal;
-use crate::waiting::WaitingSet;
+use crate::waiting::{Waiting, WaitingSet};
 
 impl Shelf {
     pub(super) fn takeable(&self, owner: &Owner, now: Timestamp, turn: usize, limit: u32) -> Vec<RunId> {
@@ -51,6 +51,9 @@ impl Shelf {
         let run = self.runs.get(&id).ok_or(EraseError::UnknownRun { run: id })?;
         if goes_on(run) {
             return Err(EraseError::NotEnded { run: id, status: run.copies.progress.status });
+        }
+        if run.owner.is_some() && run.copies.progress.waiting.has(Waiting::InDoubt) {
+            return Err(EraseError::UnderWay { run: id });
         }
         let above = run.copies.parent.filter(|_| run.foreign.is_none());
         if let Some(parent) = above.filter(|parent| self.runs.get(parent).is_some_and(goes_on)) {
@@ -103,7 +106,7 @@ impl Shelf {
         let kin = |(id, run): &(&RunId, &Run)| Kin {
             run: **id,
             session: session(run),
-            is_root: run.copies.parent.is_none(),
+            parent: run.copies.parent,
             predecessor: match run.rows.first().and_then(|row| decode_body(row.body.as_deref()?).ok()) {
                 Some(Body::Started(started)) => Some(started.predecessor),
                 _ => None,

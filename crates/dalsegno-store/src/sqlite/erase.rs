@@ -17,6 +17,7 @@ use crate::erase::{EraseError, Erased, Kin, has_content};
 use crate::error::ReadError;
 use crate::pack::Form;
 use crate::record::{Body, Record, RecordKind};
+use crate::waiting::Waiting;
 
 /// An erasure under way. Each of its transactions holds the write lock for some milliseconds; one that is killed in between
 /// leaves a run that can be erased again.
@@ -112,19 +113,23 @@ impl Work {
 
 /// The number of the row of a run, which must have ended or be foreign. No parent may have to read its end still.
 fn ended(connection: &Connection, run: RunId) -> Result<i64, Fault<EraseError>> {
-    let found: Option<(i64, i64, bool, Option<[u8; 16]>)> = connection
+    let found: Option<(i64, i64, bool, Option<[u8; 16]>, bool)> = connection
         .prepare_cached(
-            "SELECT run.id, run.status, run.origin IS NOT NULL, above.run FROM run LEFT JOIN run above \
+            "SELECT run.id, run.status, run.origin IS NOT NULL, above.run, run.owner IS NOT NULL AND run.waiting & ?2 FROM run LEFT JOIN run above \
              ON above.run = run.parent AND above.status < 2 AND above.origin IS NULL WHERE run.run = ?1",
         )?
-        .query_row([run.as_bytes()], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))
+        .query_row(params![run.as_bytes(), Waiting::InDoubt as u8], |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?))
+        })
         .optional()?;
-    let (id, number, is_foreign, above) = found.ok_or(Fault::Refused(EraseError::UnknownRun { run }))?;
+    let (id, number, is_foreign, above, is_under_way) =
+        found.ok_or(Fault::Refused(EraseError::UnknownRun { run }))?;
     match status(number) {
         None => Err(Fault::Refused(EraseError::Unreadable(damaged_row(run)))),
         Some(status) if !status.is_end() && !is_foreign => {
             Err(Fault::Refused(EraseError::NotEnded { run, status }))
         }
+        Some(_) if is_under_way => Err(Fault::Refused(EraseError::UnderWay { run })),
         Some(_) => match above.filter(|_| !is_foreign) {
             Some(parent) => {
                 Err(Fault::Refused(EraseError::Needed { run, parent: RunId::from_bytes(parent) }))
@@ -179,7 +184,7 @@ fn select(
 pub(super) fn heirs(connection: &Connection, run: RunId) -> Result<Vec<RunId>, Fault<ReadError>> {
     let (mut all, mut names) = (Vec::new(), BTreeMap::new());
     let mut statement =
-        connection.prepare_cached("SELECT id, run, tenant, session, parent IS NULL FROM run ORDER BY id")?;
+        connection.prepare_cached("SELECT id, run, tenant, session, parent FROM run ORDER BY id")?;
     let mut found = statement.query([])?;
     while let Some(row) = found.next()? {
         let id: i64 = row.get(0)?;
@@ -187,7 +192,8 @@ pub(super) fn heirs(connection: &Connection, run: RunId) -> Result<Vec<RunId>, F
         let session = (row.get(2)?, row.get(3)?);
         let predecessor = predecessor(connection, kin, id)?;
         names.insert(id, kin);
-        all.push(Kin { run: kin, session, is_root: row.get(4)?, predecessor });
+        let parent = bytes(row.get_ref(4)?).map(RunId::from_bytes);
+        all.push(Kin { run: kin, session, parent, predecessor });
     }
     if !all.iter().any(|kin| kin.run == run) {
         return Err(Fault::Refused(ReadError::UnknownRun { run }));

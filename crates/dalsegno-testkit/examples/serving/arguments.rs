@@ -19,7 +19,7 @@ Options:
   --requests <N>        Requests of `read` over all connections, 20000 by default; `start` makes a twentieth of them
   --connections <N>     Connections at once of `read` and `start`, 50 by default
   --streams <N>         Idle streams, 10000 by default; fewer where the system allows fewer open files
-  --steps <N>           Steps of the run of `again`, 10000 by default
+  --steps <N>           Steps of the run of `again` and `page`, 10000 by default
   --kills <N>           Kills of the server, 200 by default
   --peers <FOLDER>      Measure `peers` too, with the packages of Python in this folder; `cargo xtask serving --peers` installs them
   --json                One JSON document instead of the table
@@ -33,6 +33,7 @@ Rows:
   slow    100 clients that read a byte a second, and a quick client beside them
   kill    `kill -9` while a client follows a run: gaps, repetitions, and the time until the server is ready again
   again   Coming back to a run of many steps: near its end, in its middle, and from its beginning
+  page    The same run in Chromium: its first rows, any of its steps, and what keeps the browser busy; only where one is installed
   peers   Starts, runs, reads and streams of LangGraph's server, of aegra and of this server, and a long history of Temporal;
           only with `--peers`, and aegra needs PostgreSQL (`apt-get install postgresql`)
 

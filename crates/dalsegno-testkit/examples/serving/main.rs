@@ -10,10 +10,15 @@
 mod again;
 mod arguments;
 mod bare;
+#[expect(dead_code, reason = "most of it is for the tests of the pages")]
+#[expect(clippy::unwrap_used, reason = "a browser that cannot go on ends its row")]
+#[path = "../../../dalsegno-cli/tests/browser/chromium.rs"]
+mod chromium;
 mod client;
 mod idle;
 mod kill;
 mod line;
+mod page;
 mod peer;
 mod peers;
 mod process;

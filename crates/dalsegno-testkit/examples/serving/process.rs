@@ -21,6 +21,8 @@ pub(crate) struct Running {
     process: Child,
     /// Where it listens.
     pub(crate) address: SocketAddr,
+    /// All that it printed about that.
+    pub(crate) told: Value,
 }
 
 impl Running {
@@ -39,8 +41,9 @@ impl Running {
             .spawn()
             .with_context(|| format!("`{name}` cannot be started"))?;
         // From here on, a failure kills it.
-        let mut running = Self { process, address: SocketAddr::from(([127, 0, 0, 1], 0)) };
-        (running.address, _) = listening(&mut running.process, &name, log)?;
+        let address = SocketAddr::from(([127, 0, 0, 1], 0));
+        let mut running = Self { process, address, told: Value::Null };
+        (running.address, running.told) = listening(&mut running.process, &name, log)?;
         Ok(running)
     }
 

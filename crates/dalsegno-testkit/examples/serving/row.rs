@@ -4,7 +4,7 @@ use anyhow::Context as _;
 
 use crate::arguments::Arguments;
 use crate::line::Line;
-use crate::{again, idle, kill, peers, read, slow, start, stream};
+use crate::{again, idle, kill, page, peers, read, slow, start, stream};
 
 /// A row of the table: a server, and what is done with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,14 +23,25 @@ pub(crate) enum Row {
     Kill,
     /// A client comes back to a long run.
     Again,
+    /// A long run is looked at in a browser.
+    Page,
     /// Servers of others are asked for the same.
     Peers,
 }
 
 impl Row {
     /// All rows, in the order of the table.
-    pub(crate) const ALL: [Self; 8] =
-        [Self::Read, Self::Start, Self::Stream, Self::Idle, Self::Slow, Self::Kill, Self::Again, Self::Peers];
+    pub(crate) const ALL: [Self; 9] = [
+        Self::Read,
+        Self::Start,
+        Self::Stream,
+        Self::Idle,
+        Self::Slow,
+        Self::Kill,
+        Self::Again,
+        Self::Page,
+        Self::Peers,
+    ];
 
     /// The name of the row, as arguments have it.
     pub(crate) const fn name(self) -> &'static str {
@@ -42,6 +53,7 @@ impl Row {
             Self::Slow => "slow",
             Self::Kill => "kill",
             Self::Again => "again",
+            Self::Page => "page",
             Self::Peers => "peers",
         }
     }
@@ -69,6 +81,7 @@ impl Row {
             Self::Slow => slow::measure(arguments).await,
             Self::Kill => kill::measure(arguments).await,
             Self::Again => again::measure(arguments).await,
+            Self::Page => page::measure(arguments).await,
             Self::Peers => peers::measure(arguments).await,
         }
     }

@@ -163,8 +163,16 @@ impl Workspace {
     /// # Errors
     /// It does not listen.
     pub(crate) fn serve(&self) -> anyhow::Result<Running> {
-        let command = self.command(&["serve", "--address", "127.0.0.1:0", "--format", "jsonl"]);
-        Running::start(command, &self.path().join("serve.log"))
+        self.serve_with(&[])
+    }
+
+    /// Starts a server with further arguments.
+    ///
+    /// # Errors
+    /// It does not listen.
+    pub(crate) fn serve_with(&self, more: &[&str]) -> anyhow::Result<Running> {
+        let serve = ["serve", "--address", "127.0.0.1:0", "--format", "jsonl"];
+        Running::start(self.command(&[&serve[..], more].concat()), &self.path().join("serve.log"))
     }
 
     /// Has a server perform a run of `walker`; its id, and how many steps it has.

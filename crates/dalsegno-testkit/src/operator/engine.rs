@@ -208,7 +208,10 @@ pub(super) fn is_expected(error: &EngineError, process: &Process) -> bool {
 fn is_expected_reading(error: &HistoryError) -> bool {
     match error {
         HistoryError::Erase(
-            EraseError::Storage(_) | EraseError::UnknownRun { .. } | EraseError::Needed { .. },
+            EraseError::Storage(_)
+            | EraseError::UnknownRun { .. }
+            | EraseError::Needed { .. }
+            | EraseError::UnderWay { .. },
         )
         | HistoryError::Gc(GcError::Storage(_))
         // Only the operator erases and prunes.

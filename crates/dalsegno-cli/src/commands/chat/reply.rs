@@ -234,6 +234,10 @@ impl Chat<'_, '_> {
                     Settlement::Approve { edited: None, reason: None }
                 }
                 (Gate::Approval | Gate::Secret { .. }, "n" | "no") => Settlement::Deny { reason: None },
+                // One word is no reason: "ok" is no "no", and a command of the chat is none here.
+                (Gate::Approval, _) if line.starts_with('/') || !line.contains(char::is_whitespace) => {
+                    continue;
+                }
                 (Gate::Approval, _) => Settlement::Deny { reason: Some(line.to_owned()) },
                 (Gate::InDoubt { .. }, "y" | "yes") => Settlement::Done { result: None },
                 (Gate::InDoubt { .. }, "n" | "no") => Settlement::NotDone,

@@ -78,6 +78,8 @@ impl Driver {
         for (number, message) in fresh {
             let mut waits = BTreeSet::new();
             match message {
+                // It means the run that continues, and moves on to that one.
+                Message::Cancel { .. } if self.handover.is_wanted() => continue,
                 Message::Cancel { by, reason } => {
                     self.closing.why = Why { by, reason };
                     self.cancel()?;
