@@ -12,7 +12,7 @@ use crate::error::{KeyError, Refused};
 use crate::key::{Key, KeyEntry, KeyState, NewKey, digest, new_id, parse};
 use crate::schema;
 use crate::seal::Seals;
-use crate::ticket::SESSIONS;
+use crate::ticket::{SESSIONS, session_of};
 
 /// How often the last use of a key is written down, in milliseconds.
 const BETWEEN_USES: u64 = 60_000;
@@ -137,8 +137,8 @@ impl KeyStore {
         Ok(found)
     }
 
-    /// Revokes a key by its id or the beginning of it. One that was revoked stays as it is. When it returns, no process accepts
-    /// the key any more.
+    /// Revokes a key by its id or the beginning of it, with the sessions of browsers that signed in with it. One that was revoked stays
+    /// as it is. When it returns, no process accepts the key any more.
     ///
     /// # Errors
     /// When there is no such key, several begin so, or the file cannot be written.
@@ -157,8 +157,8 @@ impl KeyStore {
         };
         let at = entry.revoked_at.unwrap_or(now);
         self.connection().execute(
-            "UPDATE key SET revoked_at = ?2 WHERE id = ?1 AND revoked_at IS NULL",
-            params![entry.id, at.cast_signed()],
+            "UPDATE key SET revoked_at = ?2 WHERE (id = ?1 OR name = ?3) AND revoked_at IS NULL",
+            params![entry.id, at.cast_signed(), session_of(&entry.id)],
         )?;
         entry.revoked_at = Some(at);
         Ok(entry)
@@ -230,7 +230,7 @@ impl KeyStore {
         Ok(())
     }
 
-    fn find(&self, id: &str) -> Result<Option<Stored>, KeyError> {
+    pub(crate) fn find(&self, id: &str) -> Result<Option<Stored>, KeyError> {
         let connection = self.connection();
         let sql = format!("SELECT {COLUMNS} FROM key WHERE id = ?1");
         let mut statement = connection.prepare_cached(&sql)?;
@@ -242,8 +242,8 @@ impl KeyStore {
     }
 }
 
-struct Stored {
-    entry: KeyEntry,
+pub(crate) struct Stored {
+    pub(crate) entry: KeyEntry,
     digest: blake3::Hash,
 }
 

@@ -67,6 +67,26 @@ impl KeyStore {
         let new = NewKey { name, reach: access.reach.clone(), scopes: access.scopes.clone(), expires_at };
         self.insert(&new, now)
     }
+
+    /// Makes the key of a browser whose user signed in with a key: of the same reach and scopes, for [`SESSION_LASTS`] and no longer than
+    /// that key. It is revoked with it.
+    ///
+    /// # Errors
+    /// When there is no such key, or the new one cannot be written.
+    pub fn add_session_of_key(&self, access: &Access, now: u64) -> Result<(KeyEntry, Key), KeyError> {
+        let id = access.key();
+        let known = self.find(id)?.ok_or_else(|| KeyError::Unknown { id: id.to_owned() })?;
+        let end = now.saturating_add(SESSION_LASTS);
+        let expires_at = Some(known.entry.expires_at.map_or(end, |expires_at| expires_at.min(end)));
+        let name = Some(session_of(id));
+        let new = NewKey { name, reach: access.reach.clone(), scopes: access.scopes.clone(), expires_at };
+        self.insert(&new, now)
+    }
+}
+
+/// The name of the keys of browsers whose users signed in with this key.
+pub(crate) fn session_of(key: &str) -> String {
+    format!("{SESSIONS}key {key})")
 }
 
 impl Tickets {

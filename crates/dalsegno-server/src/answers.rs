@@ -110,13 +110,13 @@ pub(crate) async fn give(
     }
     let latest = shared.journal().latest(run).await?;
     let Some(waits) = find(&latest.waiting, operation)? else {
-        if let Some(named) = operation {
-            // The same answer again, by a client that did not see the first one arrive.
-            let journal = shared.journal().clone();
-            let found = shared.costly.perform(access, async move { last_answer(&journal, run, named).await });
-            if found.await?.is_some_and(|found| is_same(&found, &answer)) {
-                return Ok(Given { operation, answer: Answered::Recorded, is_replay: true });
-            }
+        // The same answer again, by a client that did not see the first one arrive.
+        let journal = shared.journal().clone();
+        let found = shared.costly.perform(access, async move { last_answer(&journal, run, operation).await });
+        if let Some((operation, found)) = found.await?
+            && is_same(&found, &answer)
+        {
+            return Ok(Given { operation: Some(operation), answer: Answered::Recorded, is_replay: true });
         }
         let detail = match operation {
             Some(operation) => format!("operation {operation} of this run does not wait for an answer"),
@@ -187,12 +187,12 @@ fn find(
     }
 }
 
-/// Finds the last answer to an operation of a run or of its child runs, page by page.
+/// Finds the last answer to an operation of a run or of its child runs, page by page; without a name, the last one of the run.
 async fn last_answer(
     journal: &Journal,
     run: RunId,
-    operation: OperationId,
-) -> Result<Option<Recorded>, Problem> {
+    operation: Option<OperationId>,
+) -> Result<Option<(OperationId, Recorded)>, Problem> {
     let (mut runs, mut read) = (vec![run], BTreeSet::new());
     while let Some(run) = runs.pop() {
         if !read.insert(run) {
@@ -210,13 +210,16 @@ async fn last_answer(
             from = last.seq + 1;
             for record in records {
                 match record.body {
-                    Body::Answered { answer } if record.operation == Some(operation) => found = Some(answer),
+                    Body::Answered { answer } => {
+                        let is_meant = operation.is_none() || record.operation == operation;
+                        found = record.operation.filter(|_| is_meant).map(|of| (of, answer)).or(found);
+                    }
                     Body::HandedOff { run, .. } => runs.push(run),
                     _ => {}
                 }
             }
         }
-        if found.is_some() {
+        if found.is_some() || operation.is_none() {
             return Ok(found);
         }
         let below = RunFilter { parent: Some(run), ..RunFilter::default() };

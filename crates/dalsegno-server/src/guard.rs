@@ -111,13 +111,17 @@ fn shown(request: &Request) -> Result<Option<Shown>, Problem> {
 async fn check(shared: &Shared, shown: Option<&Shown>) -> Result<Access, Refused> {
     let key = match shown {
         None => "",
-        Some(Shown::Session(key)) => key,
+        Some(Shown::Session(key)) => return session::check(shared, key),
         Some(Shown::Bearer(shown)) => match oidc::check(shared, shown).await {
             Some(checked) => return checked,
             None => shown,
         },
     };
-    shared.keys.check(key, shared.now())
+    // A cookie is the key of a browser, and of nothing else.
+    shared.keys.check(key, shared.now()).and_then(|access| match access.is_session() {
+        true => Err(Refused::Unknown),
+        false => Ok(access),
+    })
 }
 
 pub(crate) fn address(request: &Request) -> Option<IpAddr> {

@@ -19,6 +19,8 @@ pub struct ChatPage {
     pub agents: Vec<String>,
     /// The session; empty before the first message.
     pub session: String,
+    /// The address of the conversation.
+    pub address: String,
     /// The tenant, where the person reaches all of them.
     pub tenant: Option<String>,
     /// What names the next message, so that it is sent once.

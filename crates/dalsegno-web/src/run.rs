@@ -1,9 +1,10 @@
 //! A run: what it was asked, how it stands, and its steps as a timeline.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use askama::Template;
-use dalsegno_core::{AgentRequest, AgentResponse, Timestamp, Usage};
+use dalsegno_core::{AgentRequest, AgentResponse, OperationId, Timestamp, Usage};
 use dalsegno_history::{Moment, OperationOutline, Outline, Speaker, Standing, Walk};
 use dalsegno_store::{RecordKind, RunSummary};
 use dalsegno_wire::Lineage;
@@ -382,7 +383,7 @@ fn window(outline: &Outline, id: &str, range: Range<usize>) -> Vec<Row> {
     for step in &outline.steps {
         let end = number + step.operations.len();
         if end > range.start && number < range.end {
-            for (index, one) in step.operations.iter().enumerate() {
+            for (index, one) in nested(&step.operations).into_iter().enumerate() {
                 if range.contains(&(number + index)) {
                     let is_first = index == 0 || number + index == range.start;
                     rows.push(Row::of(id, step.step, is_first, one));
@@ -396,6 +397,23 @@ fn window(outline: &Outline, id: &str, range: Range<usize>) -> Vec<Row> {
     }
     if let Some(ending) = outline.ending.as_ref().filter(|_| range.contains(&number)) {
         rows.push(Row::end(id, ending.kind));
+    }
+    rows
+}
+
+/// The operations of a step in the order of their requests, each followed by its parts.
+fn nested(operations: &[OperationOutline]) -> Vec<&OperationOutline> {
+    let known: BTreeSet<OperationId> = operations.iter().map(|one| one.operation).collect();
+    let mut below: BTreeMap<Option<OperationId>, Vec<&OperationOutline>> = BTreeMap::new();
+    for one in operations {
+        below.entry(one.parent.filter(|parent| known.contains(parent))).or_default().push(one);
+    }
+    let mut open: Vec<&OperationOutline> = below.remove(&None).unwrap_or_default();
+    open.reverse();
+    let mut rows = Vec::with_capacity(operations.len());
+    while let Some(one) = open.pop() {
+        rows.push(one);
+        open.extend(below.remove(&Some(one.operation)).into_iter().flatten().rev());
     }
     rows
 }
@@ -459,7 +477,7 @@ fn bars(outline: &Outline, rows: &mut [Row], updated: Timestamp) -> u64 {
         }
         let place = steps.peek().and_then(|one| {
             let operation = one.operations.iter().find(|one| text::short(one.operation) == row.anchor)?;
-            let begun = one.at.as_millis();
+            let begun = operation.at.as_millis();
             let end =
                 operation.elapsed_ms.map_or(updated.as_millis(), |elapsed| begun.saturating_add(elapsed));
             Some((begun, end.max(begun)))

@@ -439,6 +439,7 @@ fn chat(agent: &str) -> ChatPage {
         agent: agent.to_owned(),
         agents: vec![hostile()],
         session: hostile(),
+        address: hostile(),
         tenant: Some(hostile()),
         key: hostile(),
         typed: hostile(),

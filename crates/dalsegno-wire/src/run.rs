@@ -246,7 +246,12 @@ impl Standing {
         let status = summary.status.as_str();
         let run = Run::new(summary.run, summary.agent.to_string(), status, response, waiting);
         Self {
-            run: Run { steps: state.step(), usage: state.usage(), ..run },
+            run: Run {
+                steps: state.step(),
+                usage: state.usage(),
+                wake_at: summary.wake_at.map(time::exact),
+                ..run
+            },
             foreign: summary.foreign,
             tenant: summary.tenant.clone(),
             session: summary.session.clone(),

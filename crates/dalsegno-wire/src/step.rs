@@ -66,8 +66,9 @@ struct StepOperation {
     /// How many of the last messages of a prompt the completion before was not sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     new_messages: Option<usize>,
-    /// What came of it; none while it is open.
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>, required))]
+    /// What came of it: an object with one key, or a word where there is no more to say of it, such as `timer_fired`; none while it is
+    /// open.
+    #[cfg_attr(feature = "openapi", schema(value_type = Value, required))]
     outcome: Option<Outcome>,
 }
 

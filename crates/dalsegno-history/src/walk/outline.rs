@@ -47,6 +47,8 @@ pub struct OperationOutline {
     pub standing: Standing,
     /// Attempts so far.
     pub attempts: u32,
+    /// When its first attempt began; before it has one, when it was asked for.
+    pub at: Timestamp,
     /// The time that it took from its first attempt on, in milliseconds.
     pub elapsed_ms: Option<u64>,
     /// The tokens of a model's reply.
@@ -99,8 +101,9 @@ impl Outline {
                 let standing = if *start == Start::Now { Standing::Open } else { Standing::Deferred };
                 let attempts = u32::from(*start == Start::Now);
                 let (parent, elapsed_ms, tokens) = (record.parent, None, 0);
+                let at = record.at;
                 let one =
-                    OperationOutline { operation, parent, label, standing, attempts, elapsed_ms, tokens };
+                    OperationOutline { operation, parent, label, standing, attempts, at, elapsed_ms, tokens };
                 if let Some(step) = self.steps.last_mut() {
                     step.operations.push(one);
                 }
@@ -111,10 +114,16 @@ impl Outline {
             | Body::HandedOff { .. }
             | Body::Abandoned { .. } => {
                 self.ending = Some(Ending { seq: record.seq, at: record.at, kind: record.body.kind() });
+                // Nothing of the last step is under way any more, nor waits.
+                for one in self.steps.iter_mut().rev().take(1).flat_map(|step| &mut step.operations) {
+                    if matches!(one.standing, Standing::Open | Standing::Deferred | Standing::Waiting) {
+                        one.standing = Standing::Late;
+                    }
+                }
             }
             body => {
                 if let Some(one) = record.operation.and_then(|id| self.operation_mut(id)) {
-                    one.take(body);
+                    one.take(body, record.at);
                 }
             }
         }
@@ -155,9 +164,12 @@ impl Outline {
 }
 
 impl OperationOutline {
-    fn take(&mut self, body: &Body) {
+    fn take(&mut self, body: &Body, at: Timestamp) {
         match body {
             Body::Attempted { attempt, start: Start::Now, .. } => {
+                if self.attempts == 0 {
+                    self.at = at;
+                }
                 self.attempts = *attempt;
                 self.standing = Standing::Open;
             }

@@ -221,19 +221,46 @@ pub(crate) fn which(run: RunId, operations: impl Iterator<Item = OperationId>) -
 /// Fits an answer to the schema of its question.
 fn fit(waiting: &WaitingOperation, value: Value) -> Result<Value, EngineError> {
     let id = waiting.operation;
-    let failed = |message: String| EngineError::Answer { message, is_late: false };
-    let Some(schema) = &waiting.schema else {
+    let fits = fit_schema(waiting.schema.as_ref(), value);
+    fits.map_err(|misfit| {
+        let message = match misfit {
+            Misfit::Schema(error) => format!(
+                "the schema of operation {id} cannot be used: {error}; deny it, and correct the agent file, or the server that asks"
+            ),
+            Misfit::Value(words) => {
+                format!("the answer to operation {id} does not fit: {words}; nothing was recorded")
+            }
+        };
+        EngineError::Answer { message, is_late: false }
+    })
+}
+
+/// Why a value is no answer to a question.
+pub(crate) enum Misfit {
+    /// The schema of the question is none.
+    Schema(String),
+    /// Each place that does not fit, in words.
+    Value(String),
+}
+
+impl From<Misfit> for String {
+    fn from(misfit: Misfit) -> Self {
+        match misfit {
+            Misfit::Schema(error) => format!("the schema of the question cannot be used: {error}"),
+            Misfit::Value(words) => words,
+        }
+    }
+}
+
+/// The answer to a question, as its schema has it; text without one.
+pub(crate) fn fit_schema(schema: Option<&Value>, value: Value) -> Result<Value, Misfit> {
+    let Some(schema) = schema else {
         return match value {
             Value::String(_) => Ok(value),
             other => Ok(Value::String(other.to_string())),
         };
     };
-    let schema = Schema::compile(schema).map_err(|error| {
-        failed(format!(
-            "the schema of operation {id} cannot be used: {error}; deny it, and correct the agent file, or the server \
-             that asks"
-        ))
-    })?;
+    let schema = Schema::compile(schema).map_err(|error| Misfit::Schema(error.to_string()))?;
     // What was typed may be the text itself, or JSON.
     let read = match &value {
         Value::String(text) => serde_json::from_str(text).ok(),
@@ -256,10 +283,7 @@ fn fit(waiting: &WaitingOperation, value: Value) -> Result<Value, EngineError> {
             path => format!("`{path}` {message}"),
         })
         .collect();
-    Err(failed(format!(
-        "the answer to operation {id} does not fit: {}; nothing was recorded",
-        words.join("; ")
-    )))
+    Err(Misfit::Value(words.join("; ")))
 }
 
 /// Checks edited arguments against the tool's schema.

@@ -14,6 +14,7 @@ use dalsegno_store::{Body, Created, NewRecord, Record};
 use crate::engine::Engine;
 use crate::error::{EngineError, RunFailure};
 use crate::request;
+use crate::run::answers;
 use crate::run::converse::{Conversation, Line};
 use crate::run::handle::RunHandle;
 use crate::run::start::Beginning;
@@ -182,7 +183,7 @@ pub(crate) fn outcome(config: &AgentConfig, view: &OperationView, value: Value) 
             let writes = Vec::new();
             Outcome::AgentReturned(AgentReturn { run, status, answer, output, error, usage, writes })
         }
-        Request::Input(_) => Outcome::InputGiven(value),
+        Request::Input(input) => Outcome::InputGiven(answers::fit_schema(input.schema.as_ref(), value)?),
         Request::ApiCall(_) | Request::Email(_) | Request::Transfer(_) => {
             return Err("it is a part of a declarative tool: replace the outcome of the tool".to_owned());
         }

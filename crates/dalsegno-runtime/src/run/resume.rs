@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::{broadcast, watch};
+use tokio::time::Instant;
 
 use dalsegno_core::{AgentConfig, AgentState, Answer, Gate, GateState, OperationId, RunId};
 use dalsegno_store::{AcquireError, Lease, Message, PostError, RunStatus, RunSummary, Waiting};
@@ -19,6 +21,12 @@ use crate::run::context::{RunContext, Surroundings};
 use crate::run::converse::Line;
 use crate::run::driver::Driver;
 use crate::run::handle::{GateInput, RunEnd, RunEvent, RunHandle, RunReport, Stop};
+
+/// How long is waited for a process to take an answer, before it is said that it was passed on. It looks every 200 ms.
+const TAKEN_WITHIN: Duration = Duration::from_secs(2);
+
+/// The time between two looks whether it has.
+const TAKEN_LOOK: Duration = Duration::from_millis(25);
 
 impl Engine {
     /// Goes on with a run: after an interruption or a crash, when its time has come, or with answers to what it waits for.
@@ -177,9 +185,18 @@ impl Engine {
             return Ok(());
         }
         self.store().post(to, Message::Answer { operation, attempts, answer: answer.clone() }).await?;
-        // An answer that was there first is in the inbox still, or in the records since the run was looked at.
-        answers::compare(&self.store().inbox(to).await?, operation, attempts, &answer)?;
-        answers::compare_recorded(&self.store().read(to, seen).await?, operation, &answer)
+        // An answer that was there first is in the inbox still, or in the records since the run was looked at, or the process that
+        // performs the run was given it and is about to record it. Whoever takes this one out of the inbox has recorded the first.
+        let begun = Instant::now();
+        loop {
+            let waits = answers::compare(&self.store().inbox(to).await?, operation, attempts, &answer)?;
+            answers::compare_recorded(&self.store().read(to, seen).await?, operation, &answer)?;
+            let is_performed = self.store().summary(to).await?.owner.is_some();
+            if !waits || !is_performed || begun.elapsed() > TAKEN_WITHIN {
+                return Ok(());
+            }
+            tokio::time::sleep(TAKEN_LOOK).await;
+        }
     }
 
     /// Lets a run look whether there is now what it waits for, such as a secret: at once where it is performed, else when a

@@ -131,13 +131,18 @@ async fn an_answer_that_is_read_when_the_time_is_used_up_ends_the_run() {
         settlement: Settlement::Approve { edited: None, reason: None },
         by: None,
     };
-    elsewhere.pass_on(handle.run(), vec![yes]).await.unwrap();
+    let (run, store) = (handle.run(), elsewhere.journal().store().clone());
+    let passed = tokio::spawn(async move { elsewhere.pass_on(run, vec![yes]).await });
+    while store.inbox(run).await.unwrap().is_empty() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
     // The result of the other call cannot be written until the time of the run is used up.
     let other = Connection::open(world.path().join(".dalsegno/dalsegno.db")).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     tokio::time::sleep(Duration::from_millis(1_300)).await;
     other.execute_batch("COMMIT").unwrap();
     let report = handle.finish().await.unwrap();
+    passed.await.unwrap().unwrap();
     let RunEnd::Ended(response) = &report.end else { panic!("it waits for nothing: {report:?}") };
     assert_eq!(response.status, Status::Failed);
 }

@@ -108,6 +108,9 @@ async fn a_paused_run_takes_answers_and_acts_on_them_when_it_continues() {
     for kind in [Waiting::Paused, Waiting::Approval] {
         assert_eq!(journal.runs(&listed(kind)).await.unwrap().len(), 1, "{kind}");
     }
+    let pauses =
+        |records: &[Record]| records.iter().filter(|one| matches!(one.body, Body::Paused { .. })).count();
+    assert_eq!(pauses(&records(&world, run).await), 1);
     let report = world.resume(run, Some(Settlement::approve())).await;
     let RunEnd::Paused { waiting, .. } = &report.end else { panic!("{report:?}") };
     assert!(waiting.is_empty(), "{waiting:?}");

@@ -103,6 +103,7 @@ async fn conversation(shared: &Shared, access: &Access, query: Query) -> Result<
         agents,
         earlier: is_cut.then(|| format!("/runs?session={}", encoded(&session))),
         session,
+        address: back,
         tenant: is_operator.then_some(tenant),
         // Another text each time, which names the message that is typed on this page.
         key: shared.seals.seal(shared.now()).unwrap_or_default(),

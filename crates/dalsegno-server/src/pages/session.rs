@@ -1,4 +1,5 @@
-//! Who is signed in: a cookie with an access key.
+//! Who is signed in: a cookie with a key that is made for this session, is good for nothing else, and ends after half a day. A browser
+//! sends it to every port of the host, so that it must not be worth more than that.
 //!
 //! The cookie has the prefix `__Host-`, so that it is `Secure`, of this host alone and of all paths, and no other host can set it.
 //! Chromium and Firefox take such a cookie over plain HTTP as well where the host is this machine, which they trust like an
@@ -76,6 +77,12 @@ fn of_cookie<'r>(headers: &'r HeaderMap, name: &str) -> Option<&'r str> {
     pairs.find(|(of, _)| *of == name).map(|(_, key)| key)
 }
 
+/// Checks the key in a cookie, which is that of a session.
+pub(crate) fn check(shared: &Shared, key: &str) -> Result<Access, Refused> {
+    let access = shared.keys.check(key, shared.now())?;
+    if access.is_session() { Ok(access) } else { Err(Refused::Unknown) }
+}
+
 /// The key of the session that a request belongs to; none without one.
 pub(crate) fn key_of(request: &Request) -> Result<Option<&str>, Problem> {
     let Some(key) = shown(request.headers(), Some(request)) else { return Ok(None) };
@@ -135,7 +142,7 @@ fn admit(shared: &Shared, request: &Request) -> Result<Access, Box<Response>> {
     let Some(key) = key_of(request).map_err(told)? else {
         return Err(Box::new(sign_in::ask(shared, back, None)));
     };
-    match shared.keys.check(key, shared.now()) {
+    match check(shared, key) {
         Ok(access) => Ok(access),
         Err(refused @ Refused::Unavailable(_)) => Err(told(refused.into())),
         Err(refused) => {

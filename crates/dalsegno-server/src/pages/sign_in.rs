@@ -108,7 +108,8 @@ pub(super) async fn show(
     }
 }
 
-/// Signs a browser in with an access key, which becomes its cookie: who revokes the key ends the session.
+/// Signs a browser in with an access key. Its cookie is a key of its own, so that the access key stays where it was typed: who revokes
+/// that ends the session.
 pub(super) async fn by_key(
     State(shared): State<Arc<Shared>>,
     headers: HeaderMap,
@@ -120,10 +121,23 @@ pub(super) async fn by_key(
         Err(problem) => return told(problem),
     };
     let (key, next) = (form.given("key").unwrap_or_default(), form.text("next"));
-    match shared.keys.check(&key, shared.now()) {
-        Ok(_) => {
+    let (own, now) = (Arc::clone(&shared), shared.now());
+    // It writes a key, and may wait for other writers.
+    let added = tokio::task::spawn_blocking(move || {
+        let access = own.keys.check(&key, now)?;
+        match access.is_session() {
+            true => Err(Refused::Unknown),
+            false => own.keys.add_session_of_key(&access, now).map_err(Refused::Unavailable),
+        }
+    });
+    let added = match added.await {
+        Ok(added) => added,
+        Err(error) => return told(Problem::defect(&error)),
+    };
+    match added {
+        Ok((_, key)) => {
             let mut response = Redirect::to(local(&next)).into_response();
-            if let Some(cookie) = session::cookie(&headers, &key, SECONDS) {
+            if let Some(cookie) = session::cookie(&headers, key.expose(), SECONDS) {
                 response.headers_mut().insert(SET_COOKIE, cookie);
             }
             response
@@ -136,7 +150,7 @@ pub(super) async fn by_key(
     }
 }
 
-/// Signs out. The key of a session that did not begin with a key is good for nothing else, and is revoked.
+/// Signs out. The key of the session is good for nothing else, and is revoked.
 pub(super) async fn out(
     State(shared): State<Arc<Shared>>,
     headers: HeaderMap,

@@ -113,16 +113,27 @@ impl Work {
 
 /// The number of the row of a run, which must have ended or be foreign. No parent may have to read its end still.
 fn ended(connection: &Connection, run: RunId) -> Result<i64, Fault<EraseError>> {
-    let found: Option<(i64, i64, bool, Option<[u8; 16]>, bool)> = connection
+    /// What decides whether it may be erased.
+    struct Found {
+        id: i64,
+        status: i64,
+        is_foreign: bool,
+        /// The run above it that has not ended.
+        above: Option<[u8; 16]>,
+        /// Its process may record what an effect did.
+        is_under_way: bool,
+    }
+    let found = connection
         .prepare_cached(
-            "SELECT run.id, run.status, run.origin IS NOT NULL, above.run, run.owner IS NOT NULL AND run.waiting & ?2 FROM run LEFT JOIN run above \
-             ON above.run = run.parent AND above.status < 2 AND above.origin IS NULL WHERE run.run = ?1",
+            "SELECT run.id, run.status, run.origin IS NOT NULL, above.run, run.owner IS NOT NULL AND run.waiting & ?2 FROM run \
+             LEFT JOIN run above ON above.run = run.parent AND above.status < 2 AND above.origin IS NULL WHERE run.run = ?1",
         )?
         .query_row(params![run.as_bytes(), Waiting::InDoubt as u8], |row| {
-            Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?))
+            let (id, status, is_foreign, above) = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
+            Ok(Found { id, status, is_foreign, above, is_under_way: row.get(4)? })
         })
         .optional()?;
-    let (id, number, is_foreign, above, is_under_way) =
+    let Found { id, status: number, is_foreign, above, is_under_way } =
         found.ok_or(Fault::Refused(EraseError::UnknownRun { run }))?;
     match status(number) {
         None => Err(Fault::Refused(EraseError::Unreadable(damaged_row(run)))),

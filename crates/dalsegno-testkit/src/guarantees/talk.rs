@@ -17,7 +17,7 @@ const STAYS_AFTER_MS: u64 = 20_000;
 #[derive(Debug, Default)]
 pub(crate) struct Talk {
     /// What the live model asked for: tool, number and response, by the id of the call.
-    asked: BTreeMap<String, (String, i64, String)>,
+    asked: BTreeMap<String, Vec<(String, i64, String)>>,
     /// Responses that the live model has completed.
     completed: BTreeSet<String>,
     /// The calls of tools that the journal has, while the call was not over.
@@ -57,7 +57,9 @@ impl Guarantees {
         let arguments: Value = serde_json::from_str(arguments).unwrap_or_default();
         let n = number_of(&arguments).unwrap_or_default();
         let talk = self.talks.entry(run).or_default();
-        talk.asked.insert(call_id.to_owned(), (tool.to_owned(), n, response.to_owned()));
+        // What came to the journal late may be asked for again before that: both stand.
+        let asked = talk.asked.entry(call_id.to_owned()).or_default();
+        asked.push((tool.to_owned(), n, response.to_owned()));
     }
 
     /// A process carries a call that continues without it.
@@ -105,11 +107,13 @@ impl Guarantees {
             line.ops.values().filter_map(|op| number_of(op.arguments.as_ref()?)).collect();
         let known = op.arguments.as_ref().and_then(number_of);
         let talk = self.talks.get(&run);
-        let mut wanted = talk.into_iter().flat_map(|talk| {
-            let of_it = talk.asked.values().filter(|(tool, ..)| tool == TRANSFER);
+        let wanted = talk.into_iter().flat_map(|talk| {
+            let of_it = talk.asked.values().flatten().filter(|(tool, ..)| tool == TRANSFER);
             of_it.filter(|(.., response)| talk.completed.contains(response)).map(|(_, n, _)| *n)
         });
-        let n = known.or_else(|| wanted.find(|n| !used.contains(n)));
+        let wanted: Vec<i64> = wanted.collect();
+        // Or the same one is asked for once more.
+        let n = known.or_else(|| wanted.iter().find(|n| !used.contains(n)).or(wanted.last()).copied());
         self.ask_provider(process, run, operation, json!({ "n": n }))
     }
 
@@ -161,7 +165,7 @@ impl Guarantees {
         let is_it = |(tool, _, response): &(String, i64, String)| {
             tool == HANG_UP && talk.completed.contains(response)
         };
-        if !talk.asked.values().any(is_it) {
+        if !talk.asked.values().flatten().any(is_it) {
             self.broken(format!("{alias}: it is hung up, and no response that was completed asks for it"));
         }
         let under_way = |op: &Op| is_transfer(op) && op.started && !op.settled;
@@ -286,7 +290,7 @@ impl Guarantees {
         let is_it = |(asked, number, response): &(String, i64, String)| {
             asked == tool && (n == *number || n == number + SECOND) && talk.completed.contains(response)
         };
-        !talk.asked.values().any(is_it)
+        !talk.asked.values().flatten().any(is_it)
     }
 }
 

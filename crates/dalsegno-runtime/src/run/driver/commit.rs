@@ -62,10 +62,10 @@ impl Driver {
         if self.outbox.is_empty() {
             return Ok(());
         }
-        self.suspension = None;
         self.settle_held();
         let mut records = std::mem::take(&mut self.outbox);
         self.scrub(&mut records);
+        self.suspension = records.last().and_then(|last| suspension_of(&last.body));
         let consumed = std::mem::take(&mut self.mailbox.consumed);
         let copies = self.copies(&records);
         let (count, since) = (records.len(), Instant::now());
@@ -257,6 +257,16 @@ impl Driver {
             tracing::warn!(run = %self.context.run, %error, "the snapshot was not saved");
         }
     }
+}
+
+/// How a run waits, as its last record says.
+fn suspension_of(body: &Body) -> Option<Suspension> {
+    let (waiting_for, wake_at) = match body {
+        Body::Suspended { waiting_for, wake_at } => (waiting_for, *wake_at),
+        Body::Paused { waiting_for, .. } => (waiting_for, None),
+        _ => return None,
+    };
+    Some(Suspension { waiting_for: waiting_for.clone(), wake_at })
 }
 
 #[cfg(test)]
