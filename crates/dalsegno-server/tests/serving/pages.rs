@@ -124,10 +124,33 @@ async fn signing_out_ends_the_session_and_leaves_a_key_as_it_is() {
         assert_eq!((answer.status, answer.header("location").as_deref()), (303, Some("/sign-in")));
         assert!(answer.header("set-cookie").unwrap().contains("Max-Age=0"));
     }
-    assert!(is_sign_in(&browser.get("/runs").await), "the cookie that was copied is good for nothing");
+    for one in [&browser, &by_key] {
+        assert!(is_sign_in(&one.get("/runs").await), "the cookie that was copied is good for nothing");
+    }
     assert_eq!(key.get("/v1/runs").await.status, 200);
     let ended = world.keys.list().unwrap().into_iter().filter(|key| key.state(1) == KeyState::Revoked);
-    assert_eq!(ended.count(), 1);
+    assert_eq!(ended.count(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_cookie_of_a_browser_is_worth_no_more_than_its_session() {
+    let world = World::new().await;
+    let (browser, key) = Browser::with_key(&world, "acme", Scope::ALL).await;
+    let (name, cookie) = browser.cookie.split_once('=').unwrap();
+    let secret = key.key.clone().unwrap();
+    assert_ne!(cookie, secret, "a browser sends its cookies to all ports of a host");
+    assert_eq!(browser.get("/runs").await.status, 200);
+    // It is no key for a client, nor one to sign in with, and the key itself is no cookie.
+    let bearer = Client { key: Some(cookie.to_owned()), ..world.without_key() };
+    bearer.get("/v1/runs").await.is_problem(401, "unauthenticated");
+    assert!(is_sign_in(&browser.submit("/sign-in", &[("key", cookie), ("next", "/")]).await));
+    let copied = Browser { cookie: format!("{name}={secret}"), ..Browser::new(&world) };
+    assert!(is_sign_in(&copied.get("/runs").await));
+    // Who revokes the key ends the session.
+    let session = world.keys.list().unwrap().pop().unwrap();
+    assert_eq!(session.name, Some(format!("browser (key {})", key.id)));
+    world.keys.revoke(&key.id, 1).unwrap();
+    assert!(is_sign_in(&browser.get("/runs").await), "revoked");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -241,7 +241,43 @@ async fn a_question_is_answered_with_what_its_schema_allows() {
     assert_eq!(answered.status, 200, "{answered:?}");
     let ended = acme.get(&format!("/v1/runs/{}?wait=30", run["run_id"].as_str().unwrap())).await.json();
     assert_eq!(ended["answer"], "3 then");
-    acme.post(&path, &json!({ "answer": { "value": 3 } })).await.is_problem(409, "conflict");
+    // The same answer again is the same, also without its operation; another one is not.
+    let again = acme.post(&path, &json!({ "answer": { "value": 3 } })).await;
+    assert_eq!((again.status, again.header("idempotency-replayed").as_deref()), (200, Some("true")));
+    acme.post(&path, &json!({ "answer": { "value": 4 } })).await.is_problem(409, "conflict");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_two_answers_at_once_one_counts_and_the_other_is_told() {
+    let world = World::new().await;
+    let acme = world.all("acme");
+    for _ in 0..10 {
+        let run = acme.start("ask", "x").await;
+        let path = format!("/v1/runs/{}/answers", run["run_id"].as_str().unwrap());
+        let give = async |value: u32| acme.post(&path, &json!({ "answer": { "value": value } })).await.status;
+        let (one, two) = tokio::join!(give(1), give(2));
+        let is_taken = |status| matches!(status, 200 | 202);
+        assert!(is_taken(one) != is_taken(two) && [one, two].contains(&409), "{one} {two}");
+        let ended = acme.get(&format!("/v1/runs/{}?wait=30", run["run_id"].as_str().unwrap())).await.json();
+        assert_eq!(ended["answer"], if is_taken(one) { "1 then" } else { "2 then" }, "{ended:#}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_approval_with_other_arguments_is_the_same_when_it_comes_again() {
+    let world = World::new().await;
+    let acme = world.all("acme");
+    let run = acme.start("pay", "10 EUR").await;
+    let (path, waits) =
+        (format!("/v1/runs/{}/answers", run["run_id"].as_str().unwrap()), &run["waiting_for"][0]);
+    let approve = |amount: &str| {
+        let answer = json!({ "approve": { "arguments": { "amount": amount } } });
+        json!({ "operation": waits["operation"], "shown": waits["shown"], "answer": answer })
+    };
+    assert_eq!(acme.post(&path, &approve("9 EUR")).await.status, 200);
+    acme.get(&format!("/v1/runs/{}?wait=30", run["run_id"].as_str().unwrap())).await;
+    assert_eq!(acme.post(&path, &approve("9 EUR")).await.status, 200);
+    acme.post(&path, &approve("8 EUR")).await.is_problem(409, "conflict");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,5 +1,7 @@
 //! Streams: a position in the journal, and nothing that could be lost.
 
+use std::time::Duration;
+
 use dalsegno_access::Scope;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -178,4 +180,41 @@ async fn a_server_that_stops_ends_streams_and_waits_and_leaves_the_runs() {
     world.stopped().await;
     let summary = engine.journal().summary(id.parse().unwrap()).await.unwrap();
     assert_eq!(summary.status, dalsegno_store::RunStatus::Suspended);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_stops_finishes_what_its_last_request_has_begun() {
+    let mut world = World::new().await;
+    let acme = world.all("acme");
+    let run = acme.start("pay", "slow").await;
+    let (id, waits) = (run["run_id"].as_str().unwrap().to_owned(), &run["waiting_for"][0]);
+    let yes = serde_json::json!({ "operation": waits["operation"], "shown": waits["shown"], "answer": { "approve": {} } });
+    let (yes, key) = (yes.to_string(), acme.key.clone().unwrap());
+    let (half, rest) = yes.split_at(yes.len() / 2);
+    let mut stream = TcpStream::connect(world.address).await.unwrap();
+    let head = format!(
+        "POST /v1/runs/{id}/answers HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {key}\r\n\
+         content-type: application/json\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{half}",
+        yes.len()
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    // It has the head, since it answers a whole request that came later.
+    assert_eq!(acme.get("/v1/runs").await.status, 200);
+    let (address, engine) = (world.address, world.engine.clone());
+    world.stop();
+    while TcpStream::connect(address).await.is_ok() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    stream.write_all(rest.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 ") && answer.contains("recorded"), "{answer}");
+    world.stopped().await;
+    // The payment may not be repeated: it has its outcome before the server says that it has stopped.
+    let records = engine.journal().inspect(id.parse().unwrap(), None).await.unwrap().records;
+    assert!(
+        records.iter().any(|one| matches!(one.body, dalsegno_store::Body::Resolved { .. })),
+        "{records:?}"
+    );
 }

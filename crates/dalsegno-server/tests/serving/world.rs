@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
+use std::time::Duration;
 
 use dalsegno_access::{KeyStore, NewKey, Reach, Scope};
 use dalsegno_core::{EffectClass, ToolReturn};
@@ -25,7 +26,7 @@ const PAY: &str = "name = \"pay\"\n[tools]\nallow = [\"bills.pay\"]\napprove = [
 pub(crate) const BUSY: &str = "name = \"busy\"\n[tools]\nallow = [\"bills.*\"]\napprove = [\"bills.pay\"]\n[[steps]]\nparallel = [\n\
     { id = \"paid\", tool = \"bills.pay\", with = { amount = \"{{request.text}}\" } },\n{ id = \"read\", tool = \"bills.read\" },\n]\n";
 
-/// Pays a bill, which may happen once.
+/// Pays a bill, which may happen once. One over `slow` takes a moment.
 struct Pay;
 
 #[async_trait::async_trait]
@@ -35,7 +36,10 @@ impl Tool for Pay {
             .with_input(serde_json::json!({ "type": "object" }))
     }
 
-    async fn call(&self, _: Invocation) -> Result<ToolReturn, ToolError> {
+    async fn call(&self, invocation: Invocation) -> Result<ToolReturn, ToolError> {
+        if invocation.arguments["amount"] == "slow" {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
         Ok(ToolReturn { text: "paid".to_owned(), ..ToolReturn::default() })
     }
 }
