@@ -113,6 +113,11 @@ impl AgentState {
         Ok(())
     }
 
+    /// Time has passed without news, such as in a pause: the next step is computed as of this time.
+    pub fn pass_time(&mut self, at: Timestamp) {
+        self.now = self.now.max(at);
+    }
+
     /// Says whether the run can take this news of a call: it is one that is not over, and has sent what is acknowledged.
     pub fn admits(&self, news: &LiveNews) -> Result<(), ResumeError> {
         let kind = news.kind();

@@ -139,6 +139,23 @@ async fn an_answer_to_a_child_of_a_paused_run_is_kept_until_it_continues() {
 }
 
 #[tokio::test]
+async fn what_is_waited_for_after_a_pause_is_waited_for_from_its_end() {
+    let world = World::new(
+        "[tools]\nallow = [\"*\"]\n[[steps]]\nid = \"it\"\nask = \"how many?\"\n[[steps]]\nwait = \"60s\"\n[[steps]]\nrespond = \"late\"\n",
+    );
+    let run = world.run("go").await.run;
+    pause(&world, run).await;
+    world.resume(run, Some(Settlement::Give { value: "3".into() })).await;
+    let answered = records(&world, run).await.pop().unwrap().at.as_millis();
+    tokio::time::sleep(Duration::from_millis(1_200)).await;
+    world.engine().await.unpause(run, None).await.unwrap();
+    let report = world.resume(run, None).await;
+    let RunEnd::Suspended { wake_at: Some(at), .. } = report.end else { panic!("{report:?}") };
+    assert!(at.as_millis() >= answered + 61_000, "{at:?}");
+    assert!(world.engine().await.journal().replay(run).await.unwrap().identical);
+}
+
+#[tokio::test]
 async fn a_timer_of_a_paused_run_fires_when_it_continues() {
     let world = World::new("[[steps]]\nwait = \"40s\"\n[[steps]]\nrespond = \"late\"\n");
     let run = world.run("go").await.run;

@@ -231,7 +231,7 @@ impl Guarantees {
     }
 
     fn take(&mut self, line: &mut Line, record: &NewRecord) -> Result<(), String> {
-        // The core knows no other time than that of its news. What a declarative tool came to is its own conclusion: a run that was
+        // The core knows no other time than that of its news and of the end of a pause. What a declarative tool came to is its own conclusion: a run that was
         // paused in between writes it down later.
         let is_conclusion = matches!(&record.body, Body::Resolved { outcome, .. } if !matches!(outcome, Outcome::Failed(_)))
             && record.operation.and_then(|id| line.ops.get(&id)).is_some_and(|op| op.is_declared);
@@ -242,7 +242,6 @@ impl Guarantees {
                     | Body::Attempted { .. }
                     | Body::Suspended { .. }
                     | Body::Paused { .. }
-                    | Body::Continued { .. }
             )
         {
             line.last_event = line.last_event.max(record.at.as_millis());

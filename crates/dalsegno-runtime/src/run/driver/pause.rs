@@ -84,7 +84,9 @@ impl Driver {
         self.standstill = Standstill::None;
         self.stopping = is_leaving;
         by.iter_mut().for_each(|by| self.context.bindings.secrets().text(by));
-        self.outbox.push(NewRecord::new(self.now(), Body::Continued { by: by.clone() }));
+        let at = self.now();
+        self.machine.pass_time(at);
+        self.outbox.push(NewRecord::new(at, Body::Continued { by: by.clone() }));
         self.word_below = Some(Message::Continue { by });
         self.take_up()
     }
