@@ -215,7 +215,10 @@ async fn a_secret_that_came_with_the_request_is_nowhere_on_the_disk() {
     let echo = Course::Answer(201, "x-request-id: canary-4711-token\r\n", json!({"id": "canary-4711-token"}));
     let endpoint = Endpoint::start(vec![echo]);
     let world = endpoint.world(AGENT, &save_meal());
-    let report = run(&world, of_user()).await;
+    // A person may have pasted it into the text as well, and a program into the data.
+    let text = "lunch, my token is canary-4711-token".to_owned();
+    let request = AgentRequest { text, data: json!({ "note": "canary-4711-token" }), ..of_user() };
+    let report = run(&world, request).await;
     assert_eq!(answer(&report), "I logged your lunch as [secret].\n\n[secret] [\"lunch\"]");
     for (file, bytes) in bytes_of(&world) {
         let found = bytes.windows(11).any(|window| window == b"canary-4711");

@@ -108,6 +108,13 @@ impl StorageError {
 
     fn message(&self) -> String {
         let place = self.path.as_ref().map(|path| format!(" `{}`", path.display())).unwrap_or_default();
+        #[cfg(feature = "disk")]
+        if self.is_unopenable() {
+            return format!(
+                "the journal{place} cannot be opened: look whether this user may read and write it and its folder, and whether its disk \
+                 has room"
+            );
+        }
         match self.kind {
             StorageKind::Full => {
                 format!(
