@@ -134,6 +134,10 @@ pub(crate) async fn host(State(shared): State<Arc<Shared>>, request: Request, ne
         Ok(header) => header,
         Err(problem) => return problem.into_response(),
     };
+    if !is_text(request.uri().path()) {
+        let problem = Problem::parameter("path", "is no UTF-8", "encode its parts as UTF-8, each byte as `%` and two digits");
+        return problem.into_response();
+    }
     let host = request.uri().host().or_else(|| header.map(without_port));
     let is_known = host.is_some_and(|host| {
         let host = host.to_ascii_lowercase();
@@ -148,6 +152,23 @@ pub(crate) async fn host(State(shared): State<Arc<Shared>>, request: Request, ne
         "list its names as `hosts` in `[serve]` of dalsegno.toml",
     );
     problem.with_status(StatusCode::MISDIRECTED_REQUEST).into_response()
+}
+
+/// Says whether a path is UTF-8 where its parts are decoded.
+fn is_text(path: &str) -> bool {
+    let mut parts = path.split('%');
+    let mut decoded = parts.next().unwrap_or_default().as_bytes().to_vec();
+    for part in parts {
+        match part.get(..2).map(|digits| u8::from_str_radix(digits, 16)) {
+            Some(Ok(byte)) => {
+                decoded.push(byte);
+                decoded.extend_from_slice(&part.as_bytes()[2..]);
+            }
+            // It stands for itself.
+            _ => decoded.extend_from_slice(part.as_bytes()),
+        }
+    }
+    std::str::from_utf8(&decoded).is_ok()
 }
 
 /// Says whether a name of a host, in small letters, means this machine in a browser.

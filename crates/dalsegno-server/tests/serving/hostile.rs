@@ -99,6 +99,10 @@ async fn what_is_not_understood_is_refused_and_starts_nothing() {
         let answer = acme.get(&format!("/v1/runs/{id}")).await;
         assert!([400, 404].contains(&answer.status), "{id}: {answer:?}");
     }
+    for path in ["/v1/runs/%ff", "/v1/sessions/%C3", "/v1/runs/%e2%28%a1", "/runs/%ff"] {
+        acme.get(path).await.is_problem(400, "bad_request");
+    }
+    acme.get("/v1/sessions/caf%C3%A9").await.is_problem(404, "not_found");
     assert_eq!(world.runs().await, 0);
 }
 
