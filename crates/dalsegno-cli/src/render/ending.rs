@@ -65,7 +65,7 @@ pub(crate) fn tell(
                     .note(format_args!("it waits until {at}; then resume it with `{}`", resume(&run, named)));
             } else if waiting.is_empty() {
                 output.note(format_args!(
-                    "it waits for a child run that another process performs; then a worker resumes it, or `{}`",
+                    "it waits for a child run that another process performs, or that is paused; then a worker resumes it, or `{}`",
                     resume(&run, named)
                 ));
             }
