@@ -48,6 +48,8 @@ pub struct WaitingCard {
     pub run_short: String,
     /// The agent of the run.
     pub agent: String,
+    /// The tenant of the run, where the person sees those of all tenants.
+    pub tenant: Option<String>,
     /// The operation.
     pub operation: String,
     /// The beginning of its id.
@@ -140,6 +142,7 @@ impl WaitingCard {
             run: waiting.run.to_string(),
             run_short: text::short(waiting.run),
             agent: agent.to_owned(),
+            tenant: None,
             operation: waiting.operation.to_string(),
             short: text::short(waiting.operation),
             kind,

@@ -97,6 +97,7 @@ fn card(kind: Kind, field: Field, may_answer: bool) -> WaitingCard {
         run: ID.to_owned(),
         run_short: ID[..12].to_owned(),
         agent: "desk".to_owned(),
+        tenant: Some(hostile()),
         operation: ID.to_owned(),
         short: format!("{kind:?}{field:?}").chars().filter(char::is_ascii_alphanumeric).take(16).collect(),
         kind,

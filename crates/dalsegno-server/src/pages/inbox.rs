@@ -57,7 +57,9 @@ pub(super) async fn list(
     let address = KINDS.iter().find(|(of, ..)| *of == kind).map_or("/inbox", |(.., address)| *address);
     let mark = if address.contains('?') { '&' } else { '?' };
     let card = |(run, one): &(dalsegno_store::RunSummary, _)| {
-        WaitingCard::of(one, run.agent.as_str(), shell.may_answer, address)
+        let card = WaitingCard::of(one, run.agent.as_str(), shell.may_answer, address);
+        let tenant = access.tenant().is_none().then(|| dalsegno_web::text::line(&run.tenant, 60));
+        WaitingCard { tenant, ..card }
     };
     let tab = |(of, label, address): (Option<Waiting>, &'static str, &str)| Tab {
         label,
