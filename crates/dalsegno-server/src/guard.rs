@@ -135,7 +135,11 @@ pub(crate) async fn host(State(shared): State<Arc<Shared>>, request: Request, ne
         Err(problem) => return problem.into_response(),
     };
     if !is_text(request.uri().path()) {
-        let problem = Problem::parameter("path", "is no UTF-8", "encode its parts as UTF-8, each byte as `%` and two digits");
+        let problem = Problem::parameter(
+            "path",
+            "is no UTF-8",
+            "encode its parts as UTF-8, each byte as `%` and two digits",
+        );
         return problem.into_response();
     }
     let host = request.uri().host().or_else(|| header.map(without_port));

@@ -249,6 +249,8 @@ struct Shared {
     refers: Mutex<LiveRefer>,
     /// What comes of keys.
     keys: Mutex<LiveKeys>,
+    /// How long it takes until a call is answered.
+    answered_after: Mutex<Duration>,
     /// What callers do by themselves.
     callers: caller::Callers,
     /// Words that are known as they are spoken.
@@ -375,6 +377,11 @@ impl LiveModel {
     /// What comes of keys from here on.
     pub fn sends(&self, keys: LiveKeys) {
         *self.shared.keys.lock().unwrap_or_else(PoisonError::into_inner) = keys;
+    }
+
+    /// From here on it takes so long to answer a call, whether the request for it is given up or not.
+    pub fn answers_after(&self, time: Duration) {
+        *self.shared.answered_after.lock().unwrap_or_else(PoisonError::into_inner) = time;
     }
 
     /// What it was sent so far.

@@ -224,3 +224,19 @@ fn a_run_that_is_cancelled_is_hung_up() {
     assert_eq!(world.asked("rtc_1", "hangup"), [200]);
     world.replays(&runs[0]);
 }
+
+#[test]
+fn a_run_that_is_cancelled_while_its_call_is_being_answered_is_hung_up() {
+    let world = World::new();
+    let server = Served::start(&world.workspace);
+    world.live.answers_after(Duration::from_millis(1_500));
+    server.deliver(&world.rings("rtc_1", vec![LiveAnswer::says("Good evening.")])).unwrap();
+    world.wait(|world| world.runs().len() == 1);
+    std::thread::sleep(Duration::from_millis(200));
+    world.workspace.succeed(&["cancel", "last"]);
+    // It is answered after that, and nobody carries it.
+    world.until_call("rtc_1", |call| call.stage == LiveStage::Accepted);
+    world.until_call("rtc_1", |call| call.stage == LiveStage::Gone);
+    assert_eq!(world.until_over()[0]["status"], json!("cancelled"));
+    assert_eq!(world.asked("rtc_1", "hangup").last(), Some(&200));
+}

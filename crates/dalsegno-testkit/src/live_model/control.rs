@@ -40,6 +40,10 @@ struct Asked {
 /// Answers the one request of a connection.
 pub(super) async fn answer(mut stream: TcpStream, shared: &Arc<Shared>) -> std::io::Result<()> {
     let Some(asked) = read(&mut stream).await? else { return Ok(()) };
+    if asked.path.ends_with("/accept") {
+        let time = *shared.answered_after.lock().unwrap_or_else(PoisonError::into_inner);
+        tokio::time::sleep(time).await;
+    }
     let Some((status, said)) = perform(&asked, shared) else { return Ok(()) };
     let body = said.to_string();
     let head = format!(
