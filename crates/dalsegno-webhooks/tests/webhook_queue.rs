@@ -242,3 +242,16 @@ fn what_is_damaged_hides_no_other_webhook_and_keeps_no_other_delivery() {
     assert_eq!(store.ready(2).unwrap().len(), 1);
     assert_eq!(due(&store, &sound, 2).iter().map(|one| one.run).collect::<Vec<_>>(), [[2; 16]]);
 }
+
+#[test]
+fn one_that_lags_behind_hides_no_other_that_is_ahead_of_its_journal() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path());
+    store.add(&new(Event::ALL), 0).unwrap();
+    store.take(10, &[seen(13, &[1; 16], Event::Completed, 4)], 1).unwrap();
+    store.add(&new(Event::ALL), 0).unwrap();
+    assert_eq!((store.place().unwrap(), store.furthest().unwrap()), (Some(10), 13));
+    // The journal is an earlier copy, which ends at 11.
+    assert!(store.rewind(11).unwrap());
+    assert_eq!((store.place().unwrap(), store.furthest().unwrap()), (Some(10), 11));
+}

@@ -6,7 +6,7 @@ use dalsegno_core::{AgentRequest, EffectClass, OperationId, RunErrorCode, Status
 use dalsegno_runtime::{
     Cancelled, EngineError, GateInput, Received, RunEnd, RunFailure, Settlement, StartOptions, WorkerOptions,
 };
-use dalsegno_store::{Body, RunFilter, RunStatus};
+use dalsegno_store::{Body, Message, RunFilter, RunStatus};
 use serde_json::json;
 
 use crate::support::{Behaviour, World, answer, waits};
@@ -328,6 +328,24 @@ async fn an_answer_through_the_parent_that_contradicts_another_one_is_refused() 
 
 fn to(operation: Option<OperationId>, settlement: Settlement) -> GateInput {
     GateInput { operation, seen: None, settlement, by: None }
+}
+
+#[tokio::test]
+async fn a_cancel_that_is_read_with_what_makes_a_run_hand_over_ends_the_next_one() {
+    let world =
+        World::new("[[steps]]\nask = \"how many?\"\non_failure = \"report\"\n[[steps]]\nhandoff = \"b\"\n")
+            .agent("b", "[[steps]]\nask = \"what?\"\n");
+    let report = world.run("go").await;
+    let operations = vec![waits(&report)[0].operation];
+    let engine = world.engine().await;
+    let store = engine.journal().store();
+    store.post(report.run, Message::GiveUp { operations, by: None, reason: None }).await.unwrap();
+    store.post(report.run, Message::Cancel { by: None, reason: None }).await.unwrap();
+    let ended = engine.resume(report.run, Vec::new()).await.unwrap().finish().await.unwrap();
+    assert!(
+        matches!(&ended.end, RunEnd::Ended(response) if response.status == Status::Cancelled),
+        "{ended:?}"
+    );
 }
 
 #[tokio::test]
