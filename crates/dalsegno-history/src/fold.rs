@@ -100,11 +100,6 @@ impl Machine {
         self.state.as_mut().expect("a machine whose step failed is not used again").resume(event)
     }
 
-    /// Time has passed without an event: the next step is computed as of this time.
-    pub fn pass_time(&mut self, at: Timestamp) {
-        self.state.as_mut().expect("a machine whose step failed is not used again").pass_time(at);
-    }
-
     /// Lowers what the run may still use.
     pub fn narrow(&mut self, budget: Budget) {
         self.state.as_mut().expect("a machine whose step failed is not used again").narrow(budget);
@@ -447,8 +442,8 @@ impl Fold {
                 progress::suspend(&mut self.progress, self.machine.state(), record.at);
             }
             Body::Continued { .. } => {
+                // What the next step waits for begins after the pause.
                 self.paused = None;
-                // What the next step waits for begins now, and not before the pause.
                 self.machine.pass_time(record.at);
             }
             Body::Verified { tries: 0, .. } => self.progress(record)?.asks(),

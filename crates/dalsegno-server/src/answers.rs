@@ -147,13 +147,16 @@ pub(crate) async fn give(
     let given = async move {
         match own.engine.resume(run, vec![input.clone()]).await {
             // The answer to a child run is passed on to it.
-            Ok(handle) => Ok(match recorded(&own, handle, operation).await {
-                true => Answered::Recorded,
-                false => Answered::PassedOn,
-            }),
+            Ok(handle) => Ok(taken(recorded(&own, handle, operation).await)),
             Err(EngineError::Acquire(AcquireError::Owned { .. })) => {
-                own.engine.pass_on(run, vec![input]).await?;
-                Ok(Answered::PassedOn)
+                if own.engine.pass_on(run, vec![input]).await? {
+                    return Ok(Answered::Recorded);
+                }
+                // The process that had it may just have left it.
+                match own.engine.resume(run, Vec::new()).await {
+                    Ok(handle) => Ok(taken(recorded(&own, handle, operation).await)),
+                    Err(_) => Ok(Answered::PassedOn),
+                }
             }
             Err(error) => Err(error.into()),
         }
@@ -248,6 +251,10 @@ fn is_same(recorded: &Recorded, given: &Said) -> bool {
         (Recorded::Done { error: Some(error), .. }, Said::Refused { error: given }) => error == given,
         _ => false,
     }
+}
+
+const fn taken(is_recorded: bool) -> Answered {
+    if is_recorded { Answered::Recorded } else { Answered::PassedOn }
 }
 
 /// Waits until the journal has the answer, and performs the run from there on.

@@ -591,7 +591,6 @@ impl LiveSession {
                 for asked in self.asked.iter_mut().filter(|asked| active.reads.contains(&asked.call_id)) {
                     asked.output = Output::Heard;
                 }
-                // Who was not told that it ended is told of nothing after its end.
                 self.last = Some(response.clone()).filter(|_| self.carried && active.is_told);
             }
             ResponseEnd::Interrupted => {

@@ -56,7 +56,7 @@ pub(super) async fn answer(args: &AnswerArgs, context: &mut Context<'_>) -> Resu
             by: args.settlement.by.clone(),
         };
         match engine.pass_on(waits.run, vec![input]).await {
-            Ok(()) => done.answered += 1,
+            Ok(_) => done.answered += 1,
             // What does not fit one of them may fit the others.
             Err(error @ (EngineError::Answer { .. } | EngineError::Ended { .. })) => {
                 done.refused.push((waits.clone(), error.to_string()));

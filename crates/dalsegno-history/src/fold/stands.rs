@@ -4,6 +4,18 @@ use dalsegno_core::Timestamp;
 use dalsegno_store::WaitingFor;
 use serde::Serialize;
 
+use super::Machine;
+
+impl Machine {
+    /// Time has passed without an event: the next step is computed as of this time.
+    ///
+    /// # Panics
+    /// When a step has failed before.
+    pub fn pass_time(&mut self, at: Timestamp) {
+        self.state.as_mut().expect("a machine whose step failed is not used again").pass_time(at);
+    }
+}
+
 /// What a suspended run waits for.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Suspension {

@@ -72,7 +72,7 @@ pub(crate) fn compare(
     }
 }
 
-/// Compares an answer with the first one that these records have for its operation.
+/// Compares an answer with the first one that these records have for its operation. Returns whether there is one.
 ///
 /// # Errors
 /// When that one is another one.
@@ -80,14 +80,14 @@ pub(crate) fn compare_recorded(
     records: &[Record],
     operation: OperationId,
     answer: &Answer,
-) -> Result<(), EngineError> {
+) -> Result<bool, EngineError> {
     let mut answers = records.iter().filter_map(|record| match &record.body {
         Body::Answered { answer } if record.operation == Some(operation) => Some(answer),
         _ => None,
     });
     match answers.next() {
         Some(first) if !is_same(first, answer) => Err(contradicted(operation)),
-        _ => Ok(()),
+        first => Ok(first.is_some()),
     }
 }
 

@@ -124,15 +124,16 @@ impl Engine {
         }
     }
 
-    /// Passes answers on to the process that performs a run, or to whoever goes on with it.
+    /// Passes answers on to the process that performs a run, or to whoever goes on with it. Returns whether the journal has them all by
+    /// now: a process that performs the run is given a moment to take them.
     ///
     /// # Errors
-    /// When there is no such run, it has ended, or an answer does not fit. Nothing is passed on then.
-    pub async fn pass_on(&self, run: RunId, answers: Vec<GateInput>) -> Result<(), EngineError> {
+    /// When there is no such run, it has ended, or an answer does not fit or comes after another one. Nothing is passed on then.
+    pub async fn pass_on(&self, run: RunId, answers: Vec<GateInput>) -> Result<bool, EngineError> {
         let summary = self.own_last_in_line(run).await?;
         let run = summary.run;
         if summary.status.is_end() && summary.waiting.contains(&Waiting::InDoubt) {
-            return self.settle_ended(&summary, answers).await;
+            return self.settle_ended(&summary, answers).await.map(|()| true);
         }
         if summary.status.is_end() {
             return Err(EngineError::Ended { run, status: summary.status });
@@ -143,10 +144,11 @@ impl Engine {
         let (own, below) = self.sort(run, fold.state(), answers).await?;
         let expired = self.expired(&config, fold.state(), &fold.progress);
         let own = answers::check(run, &config, fold.state(), &expired, own)?;
+        let mut are_recorded = true;
         for one in self.addressed(run, summary.records, &fold.progress, own) {
-            self.pass_on_one(one).await?;
+            are_recorded &= self.pass_on_one(one).await?;
         }
-        self.pass_down(run, below).await
+        Ok(self.pass_down(run, below).await? && are_recorded)
     }
 
     /// Answers to a run, as they are posted: without secrets.
@@ -167,33 +169,35 @@ impl Engine {
 
     /// Posts answers to the child runs of a run, each of which takes its own from its inbox: now, when it continues, or in the
     /// process that performs it. The run is told to look, so that it takes up those that no process performs.
-    async fn pass_down(&self, run: RunId, below: Vec<PassedOn>) -> Result<(), EngineError> {
+    async fn pass_down(&self, run: RunId, below: Vec<PassedOn>) -> Result<bool, EngineError> {
         if below.is_empty() {
-            return Ok(());
+            return Ok(true);
         }
+        let mut are_recorded = true;
         for one in below {
-            self.pass_on_one(one).await?;
+            are_recorded &= self.pass_on_one(one).await?;
         }
-        Ok(self.store().post(run, Message::Look).await?)
+        self.store().post(run, Message::Look).await?;
+        Ok(are_recorded)
     }
 
     /// Passes an answer on, unless the same one is there already. The first answer counts: who gave another one learns of it here,
     /// since the process that performs the run drops it.
-    async fn pass_on_one(&self, passed: PassedOn) -> Result<(), EngineError> {
+    async fn pass_on_one(&self, passed: PassedOn) -> Result<bool, EngineError> {
         let PassedOn { to, seen, operation, attempts, answer } = passed;
-        if answers::compare(&self.store().inbox(to).await?, operation, attempts, &answer)? {
-            return Ok(());
+        if !answers::compare(&self.store().inbox(to).await?, operation, attempts, &answer)? {
+            self.store().post(to, Message::Answer { operation, attempts, answer: answer.clone() }).await?;
         }
-        self.store().post(to, Message::Answer { operation, attempts, answer: answer.clone() }).await?;
         // An answer that was there first is in the inbox still, or in the records since the run was looked at, or the process that
         // performs the run was given it and is about to record it. Whoever takes this one out of the inbox has recorded the first.
         let begun = Instant::now();
         loop {
             let waits = answers::compare(&self.store().inbox(to).await?, operation, attempts, &answer)?;
-            answers::compare_recorded(&self.store().read(to, seen).await?, operation, &answer)?;
+            let is_recorded =
+                answers::compare_recorded(&self.store().read(to, seen).await?, operation, &answer)?;
             let is_performed = self.store().summary(to).await?.owner.is_some();
-            if !waits || !is_performed || begun.elapsed() > TAKEN_WITHIN {
-                return Ok(());
+            if is_recorded || !waits || !is_performed || begun.elapsed() > TAKEN_WITHIN {
+                return Ok(is_recorded);
             }
             tokio::time::sleep(TAKEN_LOOK).await;
         }

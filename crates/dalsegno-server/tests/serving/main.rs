@@ -17,6 +17,7 @@ mod openapi;
 mod pages;
 mod reference;
 mod runs;
+mod sign_in;
 mod streams;
 mod tenants;
 mod tls;
