@@ -184,7 +184,8 @@ async fn a_run_that_asks_a_person_while_it_is_performed_is_in_the_inbox() {
     let one = inbox("/v1/inbox").await.remove(0);
     let yes = json!({ "operation": one["operation"], "answer": { "approve": {} }, "shown": one["shown"] });
     let answered = acme.post(&format!("/v1/runs/{id}/answers"), &yes).await;
-    assert_eq!(answered.status, 202, "its process is told: {answered:?}");
+    // Its process is told, and has taken it within 2 s on any machine that is not held up.
+    assert!(matches!(answered.status, 200 | 202), "{answered:?}");
     until(1).await;
     assert_eq!(inbox("/v1/inbox").await[0]["run_id"], waits["run_id"]);
     assert_eq!(acme.get(&format!("/v1/runs/{id}")).await.json()["status"], "running");
