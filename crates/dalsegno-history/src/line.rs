@@ -17,8 +17,6 @@ use crate::waiting::{WaitingOperation, waiting};
 /// A child run that has not ended, or a child of one, as of the run that was asked about.
 #[derive(Debug)]
 pub struct Descendant {
-    /// The operation of the run that was asked about, below which it runs.
-    pub via: OperationId,
     /// The child run.
     pub run: RunId,
     /// Its configuration.
@@ -56,9 +54,8 @@ impl Journal {
             let mut all = Vec::new();
             for child in self.children(run, state).await? {
                 let below = self.descendants(child.run, &child.state).await?;
-                let via = child.via;
                 all.push(child);
-                all.extend(below.into_iter().map(|one| Descendant { via, ..one }));
+                all.extend(below);
             }
             Ok(all)
         })
@@ -68,9 +65,9 @@ impl Journal {
         let pending = state.pending().iter().filter(|pending| pending.outcome.is_none());
         let calls = pending.filter(|pending| matches!(pending.operation.request, Request::AgentCall(_)));
         let mut children = Vec::new();
-        for via in calls.map(|pending| pending.operation.id) {
+        for operation in calls.map(|pending| pending.operation.id) {
             // Another run that has the id is no child of this one.
-            let known = self.known(child_run(via)).await?.filter(|known| known.parent == Some(parent));
+            let known = self.known(child_run(operation)).await?.filter(|known| known.parent == Some(parent));
             let Some(known) = known else { continue };
             let summary = self.last_in_line(known.run).await?;
             if summary.status.is_end() {
@@ -80,7 +77,7 @@ impl Journal {
             let fold = self.fold_from_snapshot(summary.run, &config).await?;
             let (run, records, progress) = (summary.run, summary.records, fold.progress);
             let state = fold.machine.into_state();
-            children.push(Descendant { via, run, config, state, records, progress });
+            children.push(Descendant { run, config, state, records, progress });
         }
         Ok(children)
     }

@@ -232,11 +232,13 @@ impl Tail {
 /// Says whether a suspended run is about to move on by what its inbox has. Who takes a message writes records in the same
 /// transaction, and a run that has its child runs take something keeps the message until they have.
 fn moves_on(inbox: &[(u64, Message)]) -> bool {
-    let is_told = inbox.iter().any(|(_, message)| match message {
-        Message::Answer { .. } | Message::Cancel { .. } | Message::GiveUp { .. } | Message::Look => true,
-        Message::Say { .. } | Message::Pause { .. } | Message::Continue { .. } => false,
-        _ => false,
-    });
+    let tells = |message: &Message| {
+        matches!(
+            message,
+            Message::Answer { .. } | Message::Cancel { .. } | Message::GiveUp { .. } | Message::Look
+        )
+    };
+    let is_told = inbox.iter().any(|(_, message)| tells(message));
     is_told || last_word(inbox).is_some_and(|word| matches!(word, Message::Continue { .. }))
 }
 

@@ -10,6 +10,7 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use dalsegno_access::{Access, Refused, Scope};
+use percent_encoding::percent_decode_str;
 
 use crate::pages::session;
 use crate::problem::{self, Code, Problem};
@@ -134,7 +135,7 @@ pub(crate) async fn host(State(shared): State<Arc<Shared>>, request: Request, ne
         Ok(header) => header,
         Err(problem) => return problem.into_response(),
     };
-    if !is_text(request.uri().path()) {
+    if percent_decode_str(request.uri().path()).decode_utf8().is_err() {
         let problem = Problem::parameter(
             "path",
             "is no UTF-8",
@@ -156,23 +157,6 @@ pub(crate) async fn host(State(shared): State<Arc<Shared>>, request: Request, ne
         "list its names as `hosts` in `[serve]` of dalsegno.toml",
     );
     problem.with_status(StatusCode::MISDIRECTED_REQUEST).into_response()
-}
-
-/// Says whether a path is UTF-8 where its parts are decoded.
-fn is_text(path: &str) -> bool {
-    let mut parts = path.split('%');
-    let mut decoded = parts.next().unwrap_or_default().as_bytes().to_vec();
-    for part in parts {
-        match part.get(..2).map(|digits| u8::from_str_radix(digits, 16)) {
-            Some(Ok(byte)) => {
-                decoded.push(byte);
-                decoded.extend_from_slice(&part.as_bytes()[2..]);
-            }
-            // It stands for itself.
-            _ => decoded.extend_from_slice(part.as_bytes()),
-        }
-    }
-    std::str::from_utf8(&decoded).is_ok()
 }
 
 /// Says whether a name of a host, in small letters, means this machine in a browser.

@@ -79,7 +79,7 @@ pub(crate) struct LiveSession {
     /// All commands that were taken.
     commands: BTreeMap<OperationId, CommandKind>,
     notes: u32,
-    /// The response that ended last, if it was completed.
+    /// The response that ended last, if it was completed and that was told.
     last: Option<String>,
 }
 

@@ -234,7 +234,7 @@ fn a_run_that_is_cancelled_while_its_call_is_being_answered_is_hung_up() {
     world.wait(|world| world.runs().len() == 1);
     std::thread::sleep(Duration::from_millis(200));
     world.workspace.succeed(&["cancel", "last"]);
-    // It is answered after that, and nobody carries it.
+    // It is answered after that, and no process carries it.
     world.until_call("rtc_1", |call| call.stage == LiveStage::Accepted);
     world.until_call("rtc_1", |call| call.stage == LiveStage::Gone);
     assert_eq!(world.until_over()[0]["status"], json!("cancelled"));

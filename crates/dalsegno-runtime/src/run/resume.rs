@@ -124,7 +124,7 @@ impl Engine {
         }
     }
 
-    /// Passes answers on to the process that performs a run, or to whoever goes on with it. Returns whether the journal has them all by
+    /// Passes answers on to the process that performs a run, or to the next one that does. Returns whether the journal has them all by
     /// now: a process that performs the run is given a moment to take them.
     ///
     /// # Errors
@@ -189,13 +189,14 @@ impl Engine {
             self.store().post(to, Message::Answer { operation, attempts, answer: answer.clone() }).await?;
         }
         // An answer that was there first is in the inbox still, or in the records since the run was looked at, or the process that
-        // performs the run was given it and is about to record it. Whoever takes this one out of the inbox has recorded the first.
+        // performs the run was given it and is about to record it. Who takes this one out of the inbox has recorded the first.
         let begun = Instant::now();
         loop {
+            // In this order: what a process has recorded before it left the run, or took this out of the inbox, is read after that.
+            let is_performed = self.store().summary(to).await?.owner.is_some();
             let waits = answers::compare(&self.store().inbox(to).await?, operation, attempts, &answer)?;
             let is_recorded =
                 answers::compare_recorded(&self.store().read(to, seen).await?, operation, &answer)?;
-            let is_performed = self.store().summary(to).await?.owner.is_some();
             if is_recorded || !waits || !is_performed || begun.elapsed() > TAKEN_WITHIN {
                 return Ok(is_recorded);
             }

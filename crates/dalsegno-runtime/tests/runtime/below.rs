@@ -283,7 +283,7 @@ async fn an_answer_through_the_parent_reaches_a_child_that_another_process_perfo
     let world = World::new("[[steps]]\nid = \"child\"\nagent = \"child\"\n[[steps]]\nrespond = \"{{steps.child}}\"\n")
         .agent(
             "child",
-            "[tools]\nallow = [\"*\"]\napprove = [\"local.write\"]\n[[steps]]\nask = \"go on?\"\n[[steps]]\nparallel = [\n\
+            "[tools]\nallow = [\"*\"]\napprove = [\"local.write\"]\n[[steps]]\nask = \"continue?\"\n[[steps]]\nparallel = [\n\
              { id = \"slow\", tool = \"local.slow\", with = { n = 1 } },\n{ id = \"it\", tool = \"local.write\", with = { n = 2 } },\n]\n\
              [[steps]]\nrespond = \"done {{steps.it.n}}\"\n",
         )

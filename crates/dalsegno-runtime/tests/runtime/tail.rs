@@ -70,13 +70,7 @@ async fn a_run_is_followed_in_its_process_and_in_another_from_any_place() {
     assert_eq!(status, RunStatus::Suspended);
     assert_eq!(records(&mut there).await.0, first);
     handle.finish().await.unwrap();
-    let answer = GateInput {
-        operation: None,
-        seen: None,
-        settlement: Settlement::Give { value: "3".into() },
-        by: None,
-    };
-    let handle = engine.resume(run, vec![answer]).await.unwrap();
+    let handle = engine.resume(run, vec![three()]).await.unwrap();
     assert!(!handle.is_new());
     // Both learn of what follows; the rest is told once only.
     let (rest, status) = records(&mut here).await;
@@ -183,13 +177,7 @@ async fn many_who_follow_a_run_see_the_same_records_from_pages_that_were_read_on
         };
         assert!(matches!(told.unwrap(), Tailed::Records(records) if records[..] == all[..]));
     }
-    let answer = GateInput {
-        operation: None,
-        seen: None,
-        settlement: Settlement::Give { value: "3".into() },
-        by: None,
-    };
-    let handle = engine.resume(run, vec![answer]).await.unwrap();
+    let handle = engine.resume(run, vec![three()]).await.unwrap();
     handle.finish().await.unwrap();
     let whole = engine.journal().store().read(run, 0).await.unwrap();
     for mut tail in tails {
@@ -219,17 +207,15 @@ async fn a_suspended_run_that_was_told_to_move_on_is_not_at_rest() {
     engine.resume(run, Vec::new()).await.unwrap().finish().await.unwrap();
     let Tailed::Suspended(summary) = told.await else { panic!("the question stands") };
     assert_eq!(summary.waiting, [Waiting::Input]);
-    let answer = GateInput {
-        operation: None,
-        seen: None,
-        settlement: Settlement::Give { value: "3".into() },
-        by: None,
-    };
-    engine.pass_on(run, vec![answer]).await.unwrap();
+    engine.pass_on(run, vec![three()]).await.unwrap();
     let mut told = Box::pin(rest());
     still(&mut told).await;
     engine.resume(run, Vec::new()).await.unwrap().finish().await.unwrap();
     assert!(matches!(told.await, Tailed::Ended(_)));
+}
+
+fn three() -> GateInput {
+    GateInput { operation: None, seen: None, settlement: Settlement::Give { value: "3".into() }, by: None }
 }
 
 /// It waits, and has had the time to say that it does not.

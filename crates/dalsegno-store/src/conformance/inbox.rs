@@ -279,10 +279,6 @@ pub async fn an_ended_run_with_effects_in_doubt_is_found_until_they_are_settled<
     let (store, owner, worker) = (new(), Owner::in_process(), Owner::in_process());
     let mut lease = create(&store, new_run(1, &owner)).await;
     let operation = OperationId::from_bytes([1; 16]);
-    let late = |time, open| {
-        let outcome = Outcome::Failed(Failure::new(FailureCode::Indeterminate, "nobody knows"));
-        NewRecord::of(at(time), operation, Body::Late { outcome, open, by: None })
-    };
     let end = NewRecord::new(at(50), Body::Cancelled { response: response(Status::Cancelled) });
     store.append(&mut lease, vec![end, late(50, 1), late(50, 2)]).await.unwrap();
     let in_doubt = RunFilter { waiting: Some(Waiting::InDoubt), ..RunFilter::default() };

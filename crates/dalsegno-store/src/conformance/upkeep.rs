@@ -13,6 +13,12 @@ pub fn suspended(time: u64, wake_at: Option<u64>) -> NewRecord {
     NewRecord::new(at(time), Body::Suspended { waiting_for: Vec::new(), wake_at: wake_at.map(at) })
 }
 
+/// A record that an effect is in doubt; `open` is how many attempts are.
+pub fn late(time: u64, open: u32) -> NewRecord {
+    let outcome = Outcome::Failed(Failure::new(FailureCode::Indeterminate, "it is not known"));
+    NewRecord::of(at(time), OperationId::from_bytes([1; 16]), Body::Late { outcome, open, by: None })
+}
+
 /// Creates a run that begins and ends at this time, and which nobody owns.
 pub async fn ended(store: &impl Store, mut run: NewRun, time: u64) -> RunId {
     run.records[0].at = at(time);
@@ -330,11 +336,6 @@ pub async fn a_run_that_has_ended_is_not_erased_while_its_process_may_record_mor
 ) {
     let (store, owner) = (new(), Owner::in_process());
     let mut lease = create(&store, new_run(1, &owner)).await;
-    let operation = OperationId::from_bytes([1; 16]);
-    let late = |time, open| {
-        let outcome = Outcome::Failed(Failure::new(FailureCode::Indeterminate, "nobody knows"));
-        NewRecord::of(at(time), operation, Body::Late { outcome, open, by: None })
-    };
     let end = NewRecord::new(at(50), Body::Cancelled { response: response(Status::Cancelled) });
     store.append(&mut lease, vec![end, late(50, 1), late(50, 2)]).await.unwrap();
     let error = store.erase(run_id(1), None).await.unwrap_err();
@@ -342,7 +343,7 @@ pub async fn a_run_that_has_ended_is_not_erased_while_its_process_may_record_mor
     // What it records meanwhile is read.
     store.append(&mut lease, vec![late(60, 1)]).await.unwrap();
     assert_eq!(store.read(run_id(1), 0).await.unwrap().len(), 5);
-    // What stays in doubt when it is given back is recorded by nobody but a person.
+    // What stays in doubt when it is given back is recorded by a person alone.
     store.release(lease).await.unwrap();
     store.erase(run_id(1), None).await.unwrap();
     assert!(matches!(store.read(run_id(1), 0).await, Err(ReadError::Erased { .. })));

@@ -11,7 +11,7 @@ mod again;
 mod arguments;
 mod bare;
 #[expect(dead_code, reason = "most of it is for the tests of the pages")]
-#[expect(clippy::unwrap_used, reason = "a browser that cannot go on ends its row")]
+#[expect(clippy::unwrap_used, reason = "a browser that fails ends its row")]
 #[path = "../../../dalsegno-cli/tests/browser/chromium.rs"]
 mod chromium;
 mod client;

@@ -114,7 +114,7 @@ impl Seen {
     /// Opens a page; the time until something of it was painted.
     fn painted(&mut self, page: &mut Chromium, url: &str) -> anyhow::Result<Duration> {
         page.visit(url);
-        let ready = "(location.protocol === 'data:' || document.documentElement.dataset.ready === 'yes')";
+        let ready = "(location.protocol === 'data:' || document.documentElement?.dataset.ready === 'yes')";
         let begun = Instant::now();
         while page.ask(&format!("{ready} && {PAINTED} !== undefined")) != true {
             ensure!(begun.elapsed() < PATIENCE, "nothing of {url} is painted");

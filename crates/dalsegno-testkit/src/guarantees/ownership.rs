@@ -84,7 +84,7 @@ impl Unsaid {
     /// The process has written records of the run.
     pub(super) fn written(&mut self) {
         self.wrote = true;
-        // Who only tries again to give it back writes nothing: this is somebody else, and the report is still to come of the one
+        // Who only tries again to give it back writes nothing: this is another task, and the report is still to come of the one
         // that could not.
         if std::mem::take(&mut self.left) && !self.overtaken {
             self.overtaken = true;

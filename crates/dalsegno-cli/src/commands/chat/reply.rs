@@ -236,6 +236,7 @@ impl Chat<'_, '_> {
                 (Gate::Approval | Gate::Secret { .. }, "n" | "no") => Settlement::Deny { reason: None },
                 // One word is no reason: "ok" is no "no", and a command of the chat is none here.
                 (Gate::Approval, _) if line.starts_with('/') || !line.contains(char::is_whitespace) => {
+                    self.note("type `yes`, `no`, or the reason against it in a few words");
                     continue;
                 }
                 (Gate::Approval, _) => Settlement::Deny { reason: Some(line.to_owned()) },
